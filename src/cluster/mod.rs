@@ -1,0 +1,79 @@
+//! Where state comes from and writes go: the Kubernetes API, or files held in memory, behind one trait.
+
+use async_trait::async_trait;
+
+use crate::index::Kind;
+use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
+use crate::publish::IndexHandle;
+
+/// What became of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// The object changed since we read it (409): look again.
+    Conflict(String),
+    NotFound(String),
+    /// The API said no, and nothing was written. Its own message.
+    Refused(String),
+    /// Time-out, lost connection, 5xx: it may have been written. Read back before anything else.
+    Unknown(String),
+}
+
+impl std::fmt::Display for WriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Conflict(m) | Self::NotFound(m) | Self::Refused(m) | Self::Unknown(m) => f.write_str(m),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// Told by a cluster's watches, read by `/readyz` and metrics.
+pub trait WatchStatus: Send + Sync + 'static {
+    /// The kind has been listed whole and its watch is live (called again after each relist, and
+    /// with every event or bookmark, as a sign of life).
+    fn alive(&self, kind: Kind);
+    /// The watch of the kind broke and is being started again.
+    fn restarted(&self, kind: Kind);
+    /// An object of the kind could not be read and was evicted.
+    fn undecodable(&self, kind: Kind);
+}
+
+#[async_trait]
+pub trait Cluster: Send + Sync + 'static {
+    /// Feeds the index until the process ends; returning is an error of the process.
+    async fn watch(&self, index: IndexHandle, status: std::sync::Arc<dyn WatchStatus>) -> anyhow::Result<()>;
+
+    /// Adds the finalizer, then writes allocation and the pod's reservation in one status write. Preconditions: the claim's UID
+    /// and resourceVersion as given. Returns the claim as written.
+    async fn allocate(&self, claim: &Claim, allocation: &Allocation, pod: &Consumer) -> Result<Claim, WriteError>;
+
+    /// Adds the pod to an allocated claim's reservedFor. Fine when it is there already.
+    async fn reserve(&self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError>;
+
+    /// Undo: takes the pod out of reservedFor and, when `deallocate` and nobody else is left in it, clears the allocation and
+    /// then the finalizer. Fine when there is nothing to undo or the claim is gone.
+    async fn unreserve(
+        &self,
+        claim: &NamespacedName,
+        uid: &str,
+        pod: &Consumer,
+        deallocate: bool,
+    ) -> Result<(), WriteError>;
+
+    /// The claim as the API has it now (not from a cache).
+    async fn claim(&self, key: &NamespacedName) -> Result<Option<Claim>, WriteError>;
+
+    /// The pod as the API has it now (not from a cache).
+    async fn pod(&self, key: &NamespacedName) -> Result<Option<Pod>, WriteError>;
+
+    /// POST pods/binding with the UID. Fine when the pod is bound to that node already.
+    async fn bind(&self, pod: &NamespacedName, uid: &str, node: &str) -> Result<(), WriteError>;
+
+    /// Makes a ResourceClaimTemplate of ours unless it exists with the same content. `template` is the whole object
+    /// (resource.k8s.io/v1). One of that name with other content is `Refused`.
+    async fn ensure_template(&self, template: &serde_json::Value) -> Result<(), WriteError>;
+
+    /// A harmless label patch on a pending pod, which makes kube-scheduler try it again.
+    async fn poke(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError>;
+}

@@ -1,0 +1,14 @@
+//! wattlane: GPU placement for Kubernetes by wattage class and topology. Start at ARCHITECTURE.md.
+
+pub mod admission;
+pub mod cluster;
+pub mod convert;
+pub mod index;
+pub mod model;
+pub mod placement;
+pub mod policy;
+pub mod publish;
+pub mod selector;
+pub mod server;
+pub mod snapshot;
+pub mod wire;

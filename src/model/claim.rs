@@ -1,0 +1,126 @@
+//! What pods ask for: ResourceClaims, templates and DeviceClasses (resource.k8s.io/v1).
+
+use std::sync::Arc;
+
+use super::{Allocation, Labels, Name, NamespacedName, QualifiedName, Quantity, Toleration};
+
+/// Selectors are CEL source here; `selector` compiles them. The text is the identity.
+pub type SelectorText = Name;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceClass {
+    pub name: Name,
+    pub selectors: Vec<SelectorText>,
+    /// Opaque configuration every claim of the class carries: (driver, JSON text).
+    pub config: Vec<(Name, Arc<str>)>,
+    pub extended_resource: Option<Name>,
+    /// Seconds since the epoch: of two classes for one extended resource the newer wins.
+    pub created: i64,
+    /// A part this code does not know (a selector kind, say): requests of this class are refused with it.
+    pub unsupported: Option<Name>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Count {
+    Exactly(u32),
+    All,
+}
+
+/// What one request, or one alternative of a `firstAvailable` list, asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceRequest {
+    pub class: Name,
+    pub selectors: Vec<SelectorText>,
+    pub count: Count,
+    pub admin_access: bool,
+    pub tolerations: Vec<Toleration>,
+    /// Consumable capacity asked for. Names without a domain keep the empty domain: they mean the
+    /// driver of whatever device is looked at.
+    pub capacity: Vec<(QualifiedName, Quantity)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubRequest {
+    pub name: Name,
+    pub request: DeviceRequest,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    Exactly(DeviceRequest),
+    /// In order of preference.
+    FirstAvailable(Vec<SubRequest>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub name: Name,
+    pub kind: RequestKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConstraintKind {
+    MatchAttribute,
+    DistinctAttribute,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constraint {
+    pub kind: ConstraintKind,
+    /// Fully qualified in the API; a name without a domain keeps the empty domain and means the
+    /// driver of whatever device is looked at.
+    pub attribute: QualifiedName,
+    /// Request names, or `request/subrequest`; empty means all requests of the claim.
+    pub requests: Vec<Name>,
+}
+
+/// Opaque driver configuration of a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigEntry {
+    /// Request names, or `request/subrequest`; empty means all.
+    pub requests: Vec<Name>,
+    pub driver: Name,
+    /// JSON text, passed on untouched.
+    pub parameters: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ClaimSpec {
+    pub requests: Vec<Request>,
+    pub constraints: Vec<Constraint>,
+    pub config: Vec<ConfigEntry>,
+    /// A part this code does not know, in words: the claim is refused with it.
+    pub unsupported: Option<Name>,
+}
+
+/// An entry of `status.reservedFor`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Consumer {
+    /// Plural resource; `pods` for pods.
+    pub resource: Name,
+    pub name: Name,
+    pub uid: Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub key: NamespacedName,
+    pub uid: Name,
+    pub resource_version: Name,
+    /// Has a deletionTimestamp.
+    pub deleting: bool,
+    /// UID of the pod that owns it, where it was made from a template.
+    pub owner_pod: Option<Name>,
+    pub spec: Arc<ClaimSpec>,
+    pub allocation: Option<Arc<Allocation>>,
+    pub reserved_for: Vec<Consumer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimTemplate {
+    pub key: NamespacedName,
+    pub uid: Name,
+    pub labels: Labels,
+    /// Annotations and labels that claims made from it get are not kept: nobody here reads them.
+    pub spec: Arc<ClaimSpec>,
+}

@@ -1,0 +1,57 @@
+//! The nouns of the product, free of Kubernetes types, I/O and time.
+//!
+//! Everything here is plain immutable data: `convert` makes it, the index keeps it, `placement` reads it.
+//! It owns no behaviour beyond what a value can say about itself.
+
+mod allocation;
+mod bits;
+mod claim;
+mod device;
+mod node;
+mod pod;
+mod power;
+mod quantity;
+mod refusal;
+
+pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, DeviceResult};
+pub use bits::Bits;
+pub use claim::{
+    Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
+    DeviceRequest, Request, RequestKind, SubRequest,
+};
+pub use device::{
+    AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Effect, NodeScope, QualifiedName, RequestPolicy,
+    Slice, Taint, Toleration,
+};
+pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
+pub use pod::{Pod, PodClaim, PodClaimSource};
+pub use power::{Classified, Classifier, WattOrigin};
+pub use quantity::{Quantity, QuantityError};
+pub use refusal::{Reason, Refusal};
+
+use std::sync::Arc;
+
+/// Any name or short text that many objects share.
+pub type Name = Arc<str>;
+
+/// Namespace and name of a namespaced object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NamespacedName {
+    pub namespace: Name,
+    pub name: Name,
+}
+
+impl NamespacedName {
+    pub fn new(namespace: impl Into<Name>, name: impl Into<Name>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl std::fmt::Display for NamespacedName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

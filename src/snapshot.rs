@@ -1,0 +1,82 @@
+//! An immutable view of the cluster, and nothing else: `index` builds it, everyone reads it.
+//!
+//! Cloning is cheap (a few hundred reference counts and two vectors of pointers), so the index keeps one as its own
+//! working copy and publishes clones. No reader ever needs a lock.
+
+mod mask;
+mod pool;
+mod shard;
+
+pub use mask::MaskCache;
+pub use pool::{Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Visible};
+pub use shard::ShardMap;
+
+use std::sync::Arc;
+
+use crate::model::{Claim, ClaimTemplate, DeviceClass, Name, Namespace, NamespacedName, Node, Pod};
+
+/// Position of a node in `Snapshot::nodes`. Stable while the node exists; reused after it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeIx(pub u32);
+
+/// A node and the pools whose devices it can reach.
+#[derive(Clone, Debug)]
+pub struct NodeEntry {
+    pub node: Arc<Node>,
+    /// Sorted by (driver, pool name).
+    pub pools: Vec<Visible>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Grows by one with every publication that changed something.
+    pub version: u64,
+    /// None: a free position.
+    pub nodes: Arc<Vec<Option<Arc<NodeEntry>>>>,
+    pub node_index: ShardMap<Name, NodeIx>,
+    /// None: a free position.
+    pub pools: Arc<Vec<Option<Arc<PoolState>>>>,
+    pub claims: ShardMap<NamespacedName, Arc<Claim>>,
+    /// Pods with claims, GPU extended resources or our annotations; others are not kept.
+    pub pods: ShardMap<NamespacedName, Arc<Pod>>,
+    pub templates: ShardMap<NamespacedName, Arc<ClaimTemplate>>,
+    pub classes: ShardMap<Name, Arc<DeviceClass>>,
+    pub namespaces: ShardMap<Name, Arc<Namespace>>,
+    /// Names of the RuntimeClasses.
+    pub runtime_classes: ShardMap<Name, ()>,
+}
+
+impl Snapshot {
+    pub fn node_ix(&self, name: &str) -> Option<NodeIx> {
+        self.node_index.get(name).copied()
+    }
+
+    pub fn node(&self, ix: NodeIx) -> Option<&Arc<NodeEntry>> {
+        self.nodes.get(ix.0 as usize)?.as_ref()
+    }
+
+    pub fn node_named(&self, name: &str) -> Option<&Arc<NodeEntry>> {
+        self.node(self.node_ix(name)?)
+    }
+
+    /// Every node with its position, in position order.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeIx, &Arc<NodeEntry>)> {
+        self.nodes
+            .iter()
+            .enumerate()
+            .filter_map(|(i, n)| Some((NodeIx(u32::try_from(i).ok()?), n.as_ref()?)))
+    }
+
+    pub fn pool(&self, ix: PoolIx) -> Option<&Arc<PoolState>> {
+        self.pools.get(ix.0 as usize)?.as_ref()
+    }
+
+    pub fn claim(&self, key: &NamespacedName) -> Option<&Arc<Claim>> {
+        self.claims.get(key)
+    }
+
+    /// The pools a node reaches, with what of them it sees.
+    pub fn pools_of<'a>(&'a self, node: &'a NodeEntry) -> impl Iterator<Item = (&'a Arc<PoolState>, &'a Visible)> {
+        node.pools.iter().filter_map(|v| Some((self.pool(v.pool)?, v)))
+    }
+}
