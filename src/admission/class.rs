@@ -3,16 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::CLASS;
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
+use super::{CLASS, wish};
 use crate::model::Name;
 use crate::policy::{NamespaceRule, Policy};
 use crate::snapshot::Snapshot;
 
 /// The class the pod is to have, if any. `converted`: the pod's devices are claimed by us, so the namespace's default
-/// applies. A pod that brings its own claims has chosen its devices, and gets the default only where the namespace is
-/// restricted to some classes.
+/// applies. A pod that brings its own claims, or chooses cards in HAMi's words, gets the default only where the
+/// namespace is restricted to some classes.
 pub(super) fn choose(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -22,7 +22,7 @@ pub(super) fn choose(
 ) -> Result<Option<Name>, Refused> {
     let restricted = rule.is_some_and(|r| r.allowed_classes.is_some());
     let default = rule
-        .filter(|_| converted || restricted)
+        .filter(|_| restricted || converted && !wish::chooses_cards(pod))
         .and_then(|r| r.default_class.clone());
     let Some(class) = pod.annotation(CLASS).map(Name::from).or(default) else {
         return Ok(None);

@@ -3,28 +3,17 @@
 use serde_json::Value;
 
 use super::amend::{Edits, amend};
-use super::ask::{self, HAMI};
+use super::ask;
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::template::{Template, devices_in};
-use super::{Skip, class, plan, skip};
+use super::{Skip, class, plan, skip, wish};
 use crate::model::{Name, NamespacedName};
 use crate::policy::{ClassPatch, NamespaceRule, Policy};
 use crate::snapshot::Snapshot;
 
 /// Containers of a pod that may ask for devices: bounds the work, far above any real pod.
 const MOST_ASKS: usize = 128;
-/// The API server cuts warnings behind this many characters.
-const WARNING: usize = 256;
-const MOST_WARNINGS: usize = 8;
-
-/// Annotations HAMi reads and wattlane does not.
-const HAMI_WISHES: [&str; 4] = [
-    "hami.io/gpu-scheduler-policy",
-    "hami.io/node-scheduler-policy",
-    "nvidia.com/numa-bind",
-    "nvidia.com/vgpu-mode",
-];
 
 /// What is to be decided.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +62,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
     }
     let plan = plan::plan(pod, &asks);
     let converted = !plan.claims.is_empty();
-    let warnings = warnings(policy, pod, &asks);
+    let warnings = wish::warnings(policy, pod, &asks);
     if !converted && pod.spec_list("resourceClaims").is_empty() {
         let reason = match asks.as_slice() {
             [] => Skip::NothingAsked,
@@ -81,6 +70,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
         };
         return Ok(Decision::LeaveAlone { reason, warnings });
     }
+    wish::unserved(pod)?;
     let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
     let rule = labels.and_then(|l| policy.namespace_rule(l));
     limit(snapshot, policy, request.namespace, rule, pod, plan.devices())?;
@@ -175,45 +165,4 @@ fn runtime_class<'a>(
             list(&there)
         ),
     ))
-}
-
-/// What works but may surprise.
-fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[ask::Ask]) -> Vec<String> {
-    let mut said: Vec<String> = vec![];
-    let mut say = |text: String| {
-        let text: String = text.chars().take(WARNING).collect();
-        if said.len() < MOST_WARNINGS && !said.contains(&text) {
-            said.push(text);
-        }
-    };
-    for ask in asks.iter().filter(|a| a.device_class.is_none()) {
-        let named = policy.defaults.device_classes.get(&ask.resource);
-        say(format!(
-            "wattlane: {} is left to the device plugin: this cluster has no DeviceClass {} to claim it from",
-            ask.resource,
-            named.map_or("?", |n| n)
-        ));
-    }
-    for container in pod.containers() {
-        let amounts = ["limits", "requests"].into_iter().filter_map(|w| container.amounts(w));
-        for key in amounts.flat_map(|m| m.keys()) {
-            let whole_cards = asks
-                .iter()
-                .any(|a| (a.list, a.at) == (container.list, container.at) && a.device_class.is_some());
-            if HAMI.contains(&key.as_str()) {
-                say(match whole_cards {
-                    true => format!("wattlane: {key} is dropped: the container gets whole cards"),
-                    false => format!("wattlane: {key} is not acted on: ask for nvidia.com/gpu"),
-                });
-            } else if key.starts_with("nvidia.com/mig-") {
-                say(format!(
-                    "wattlane: {key} is left as it is: partitions are not claimed in this version"
-                ));
-            }
-        }
-    }
-    for key in HAMI_WISHES.into_iter().filter(|k| pod.annotation(k).is_some()) {
-        say(format!("wattlane: the annotation {key} is not read"));
-    }
-    said
 }

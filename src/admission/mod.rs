@@ -15,6 +15,7 @@ mod pod;
 mod refuse;
 mod skip;
 mod template;
+mod wish;
 
 pub use admitter::Admitter;
 pub use decide::{Decision, Request, decide};
