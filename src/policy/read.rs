@@ -146,6 +146,11 @@ impl Reader<'_> {
     }
 
     fn shape<T: DeserializeOwned>(&mut self, path: &str, value: Value) -> Option<T> {
+        // serde would read a list as the fields in order.
+        if !value.is_object() {
+            self.error(path, "must be a mapping");
+            return None;
+        }
         serde_json::from_value(value)
             .map_err(|e| self.error(path, e.to_string()))
             .ok()

@@ -8,7 +8,7 @@ use wattlane::policy::Policy;
 use wattlane::selector::Selectors;
 use wattlane::snapshot::{MaskCache, Pool, PoolDevice, PoolHealth, PoolState, Snapshot};
 
-pub const POLICY: &str = r#"
+pub(crate) const POLICY: &str = r#"
 apiVersion: wattlane.dev/v1alpha1
 kind: PlacementPolicy
 classes:
@@ -35,12 +35,12 @@ namespaces:
 defaults: {runtimeClassName: nvidia}
 "#;
 
-pub fn labels(pairs: &[(&str, &str)]) -> Labels {
+pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
     let pairs = pairs.iter().map(|(k, v)| (Name::from(*k), Name::from(*v)));
     Arc::new(pairs.collect::<BTreeMap<_, _>>())
 }
 
-pub fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     Policy::read(POLICY, &Selectors::new()).expect("the test policy is valid")
 }
 
@@ -67,7 +67,7 @@ fn device(class: &str) -> PoolDevice {
     }
 }
 
-pub fn device_class(name: &str) -> DeviceClass {
+pub(crate) fn device_class(name: &str) -> DeviceClass {
     DeviceClass {
         name: name.into(),
         selectors: vec![],
@@ -79,7 +79,7 @@ pub fn device_class(name: &str) -> DeviceClass {
 }
 
 /// Namespaces `off` (not opted in), `ml` (no rule), `research` and `serving` (rules of the policy above).
-pub fn snapshot() -> Snapshot {
+pub(crate) fn snapshot() -> Snapshot {
     let mut snapshot = Snapshot::default();
     let enabled = ("wattlane.dev/enabled", "true");
     for (name, labels) in [
