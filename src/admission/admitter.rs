@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
+use super::Skip;
 use super::decide::{Decision, Request, decide};
 use super::refuse::Refused;
 use super::template::Template;
@@ -25,6 +26,8 @@ pub struct Admitter {
     cluster: Arc<dyn Cluster>,
     reader: Reader,
     policy: Arc<ArcSwap<Policy>>,
+    /// How long a pod of a namespace we have not seen yet waits for the watch.
+    patience: Duration,
     /// Templates made a moment ago: a burst of equal pods asks the API once, not once a pod.
     made: Mutex<HashMap<NamespacedName, Instant>>,
 }
@@ -35,15 +38,23 @@ impl Admitter {
             cluster,
             reader,
             policy,
+            patience: Duration::ZERO,
             made: Mutex::default(),
         }
     }
 
+    /// A namespace and its first pods are often created in one go, and the pods can be faster than our watch. Left
+    /// alone they would end on the default scheduler, so where a watch feeds the snapshots they wait for it, at most
+    /// this long. Keep it well below the webhook's timeout.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Decides, and makes what the decision needs. Where that fails the pod is refused with the API's words.
     pub async fn admit(&self, request: &Request<'_>, dry_run: bool) -> Decision {
-        let snapshot = self.reader.load();
-        let policy = self.policy.load_full();
-        let decision = decide(&snapshot, &policy, request);
+        let (snapshot, decision) = self.decide_patiently(request).await;
         if let Decision::Patch { templates, .. } = &decision
             && !dry_run
         {
@@ -54,6 +65,31 @@ impl Admitter {
             }
         }
         decision
+    }
+
+    async fn decide_patiently(&self, request: &Request<'_>) -> (Arc<Snapshot>, Decision) {
+        let policy = self.policy.load_full();
+        let deadline = tokio::time::Instant::now() + self.patience;
+        let mut version = self.reader.version.clone();
+        loop {
+            // Seen before the load: a publication in between wakes us again.
+            version.borrow_and_update();
+            let snapshot = self.reader.load();
+            let decision = decide(&snapshot, &policy, request);
+            let unknown = matches!(
+                decision,
+                Decision::LeaveAlone {
+                    reason: Skip::UnknownNamespace,
+                    ..
+                }
+            );
+            let published = unknown
+                && !self.patience.is_zero()
+                && matches!(tokio::time::timeout_at(deadline, version.changed()).await, Ok(Ok(())));
+            if !published {
+                return (snapshot, decision);
+            }
+        }
     }
 
     async fn ensure(&self, snapshot: &Snapshot, namespace: &str, template: &Template) -> Result<(), Refused> {
@@ -95,3 +131,6 @@ impl Admitter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
