@@ -17,8 +17,11 @@ pub struct PolicyClassifier {
     /// Devices each class's selector failed on, by position in `policy.classes`.
     errors: Vec<AtomicU64>,
     /// Derived class and table watts by product name: many devices then share one text.
-    derived: Mutex<HashMap<Name, (Option<Name>, Option<u32>)>>,
+    derived: Mutex<HashMap<Name, Derived>>,
 }
+
+/// Class and watts of a product by its name alone, as far as the name says.
+type Derived = (Option<Name>, Option<u32>);
 
 impl PolicyClassifier {
     pub fn new(policy: Arc<Policy>) -> Self {
@@ -38,7 +41,7 @@ impl PolicyClassifier {
             .filter(|(_, n)| *n > 0)
     }
 
-    fn derive(&self, product: &Name) -> (Option<Name>, Option<u32>) {
+    fn derive(&self, product: &Name) -> Derived {
         let mut derived = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = derived.get(product) {
             return known.clone();

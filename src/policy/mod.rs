@@ -10,6 +10,7 @@ mod names;
 mod product;
 mod raw;
 mod read;
+mod read_class;
 mod types;
 mod watts;
 
