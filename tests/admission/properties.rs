@@ -159,6 +159,34 @@ fn asked(container: &Value) -> BTreeMap<String, u32> {
         .collect()
 }
 
+/// Any JSON, with the words in it that admission looks for.
+fn json_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3..40_i64).prop_map(Value::from),
+        prop::sample::select(vec!["", "2", "1500m", "Always", "wl-shm", "/dev/shm", "é", "a/b~c"])
+            .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        let key = prop::sample::select(vec![
+            "name",
+            "limits",
+            "requests",
+            "claims",
+            "nvidia.com/gpu",
+            "annotations",
+            "wattlane.dev/class",
+            "emptyDir",
+        ]);
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(key.prop_map(str::to_owned), inner, 0..4)
+                .prop_map(|m| Value::Object(m.into_iter().collect())),
+        ]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -211,5 +239,21 @@ proptest! {
             }
         }
         prop_assert_eq!(templates.iter().collect::<std::collections::BTreeSet<_>>().len(), templates.len());
+    }
+
+    /// The API server sends well-typed pods only; others must end in an answer, too, and in a patch that applies.
+    #[test]
+    fn nonsense_is_answered(mut pod in pod(), at in 0..12_usize, value in json_value()) {
+        let places = [
+            "/metadata", "/metadata/annotations", "/spec", "/spec/containers", "/spec/containers/0",
+            "/spec/containers/0/resources", "/spec/containers/0/resources/limits", "/spec/initContainers",
+            "/spec/containers/0/resources/claims", "/spec/resourceClaims", "/spec/containers/0/volumeMounts", "",
+        ];
+        if let Some(place) = pod.pointer_mut(places[at]) {
+            *place = value;
+        }
+        if let Decision::Patch { ops, .. } = treat(&pod, "serving") {
+            json_patch::patch(&mut pod, &ops).expect("the patch applies");
+        }
     }
 }
