@@ -327,7 +327,7 @@ impl Comma {
 }
 
 /// Refusals are shared between nodes (one text for one situation), so each is escaped once and copied
-/// from the answer itself after that. Texts are known by address; a few last ones are remembered.
+/// from the answer itself after that. A few last ones are remembered.
 #[derive(Default)]
 struct Repeats<'a> {
     seen: Vec<(&'a Arc<str>, std::ops::Range<usize>)>,
@@ -338,7 +338,7 @@ impl<'a> Repeats<'a> {
     const KEPT: usize = 8;
 
     fn write(&mut self, out: &mut Vec<u8>, text: &'a Arc<str>) {
-        if let Some((_, range)) = self.seen.iter().find(|(t, _)| Arc::ptr_eq(t, text)) {
+        if let Some((_, range)) = self.seen.iter().find(|(t, _)| Arc::ptr_eq(t, text) || *t == text) {
             out.extend_from_within(range.clone());
             return;
         }
