@@ -82,10 +82,7 @@ impl Api {
         }
     }
 
-    async fn once(
-        &self,
-        request: http::Request<Body>,
-    ) -> Result<(StatusCode, Option<Duration>, bytes::Bytes), String> {
+    async fn once(&self, request: http::Request<Body>) -> Result<(StatusCode, Option<Duration>, bytes::Bytes), String> {
         let response = self.client.send(request).await.map_err(|e| chain(&e))?;
         let status = response.status();
         let wait = response
@@ -180,13 +177,20 @@ mod tests {
                 if let Some(seconds) = retry {
                     response = response.header(header::RETRY_AFTER, seconds);
                 }
-                Ok(response.body(Body::from(body.as_bytes().to_vec())).expect("a legal response"))
+                Ok(response
+                    .body(Body::from(body.as_bytes().to_vec()))
+                    .expect("a legal response"))
             }
         });
-        (Api::new(Client::new(service, "default"), Duration::from_secs(10)), calls)
+        (
+            Api::new(Client::new(service, "default"), Duration::from_secs(10)),
+            calls,
+        )
     }
 
-    async fn put(answers: Vec<Option<(u16, Option<&'static str>, &'static str)>>) -> (Result<Value, WriteError>, usize) {
+    async fn put(
+        answers: Vec<Option<(u16, Option<&'static str>, &'static str)>>,
+    ) -> (Result<Value, WriteError>, usize) {
         let (api, calls) = api(answers);
         let result = api.put("/x", &Value::Null).await;
         let calls = *calls.lock().expect("not poisoned");
@@ -208,10 +212,20 @@ mod tests {
             (503, WriteError::Unknown(m())),
             (504, WriteError::Unknown(m())),
         ] {
-            assert_eq!(put(vec![Some((status, None, SAID))]).await, (Err(expected), 1), "{status}");
+            assert_eq!(
+                put(vec![Some((status, None, SAID))]).await,
+                (Err(expected), 1),
+                "{status}"
+            );
         }
-        assert_eq!(put(vec![Some((201, None, r#"{"a":1}"#))]).await, (Ok(serde_json::json!({"a": 1})), 1));
-        assert!(matches!(put(vec![Some((200, None, "<html>"))]).await, (Err(WriteError::Unknown(_)), 1)));
+        assert_eq!(
+            put(vec![Some((201, None, r#"{"a":1}"#))]).await,
+            (Ok(serde_json::json!({"a": 1})), 1)
+        );
+        assert!(matches!(
+            put(vec![Some((200, None, "<html>"))]).await,
+            (Err(WriteError::Unknown(_)), 1)
+        ));
     }
 
     #[tokio::test(start_paused = true)]
@@ -227,7 +241,10 @@ mod tests {
         assert_eq!(start.elapsed().as_secs(), 4);
 
         let (result, calls) = put(vec![Some((429, Some("60"), "later"))]).await;
-        assert!(matches!(result, Err(WriteError::Refused(_))), "nothing was written: {result:?}");
+        assert!(
+            matches!(result, Err(WriteError::Refused(_))),
+            "nothing was written: {result:?}"
+        );
         assert_eq!(calls, 1);
     }
 

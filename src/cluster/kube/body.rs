@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{AllocatedConfig, Allocation, ConfigSource, Consumer, DeviceResult, Effect, NamespacedName};
-use crate::model::{NodeSelector, Requirement, Toleration};
+use crate::convert::{allocation_json, consumer_json};
+use crate::model::{Allocation, Consumer, NamespacedName};
 
 /// What keeps an allocated claim from vanishing (k8s.io/api/resource/v1 `Finalizer`).
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -76,7 +76,7 @@ pub(super) fn add_consumer(claim: &mut Value, pod: &Consumer) -> bool {
     let Some(status) = child(claim, "status") else {
         return false;
     };
-    let entry = json!({"resource": &*pod.resource, "name": &*pod.name, "uid": &*pod.uid});
+    let entry = consumer_json(pod);
     match status.get_mut("reservedFor") {
         // A second entry for one UID is a 422.
         Some(Value::Array(list)) if list.iter().any(|c| uid_of(c) == &*pod.uid) => return false,
@@ -153,136 +153,6 @@ pub(super) fn poke(uid: &str, n: u128) -> Value {
     json!({"metadata": {"uid": uid, "labels": {"wattlane.dev/poked": n.to_string()}}})
 }
 
-/// `status.allocation` without the timestamp.
-pub(super) fn allocation_json(allocation: &Allocation) -> Value {
-    let mut devices = Map::new();
-    devices.insert(
-        "results".to_owned(),
-        allocation.results.iter().map(result_json).collect(),
-    );
-    if !allocation.config.is_empty() {
-        devices.insert("config".to_owned(), allocation.config.iter().map(config_json).collect());
-    }
-    let mut out = Map::new();
-    out.insert("devices".to_owned(), Value::Object(devices));
-    if let Some(selector) = &allocation.node_selector {
-        out.insert("nodeSelector".to_owned(), selector_json(selector));
-    }
-    Value::Object(out)
-}
-
-fn result_json(result: &DeviceResult) -> Value {
-    let mut out = json!({
-        "request": &*result.request,
-        "driver": &*result.id.driver,
-        "pool": &*result.id.pool,
-        "device": &*result.id.device,
-    });
-    let mut set = |key: &str, value: Value| out[key] = value;
-    if result.admin_access {
-        set("adminAccess", json!(true));
-    }
-    if !result.tolerations.is_empty() {
-        set("tolerations", result.tolerations.iter().map(toleration_json).collect());
-    }
-    if !result.binding_conditions.is_empty() {
-        set("bindingConditions", json!(result.binding_conditions));
-    }
-    if !result.binding_failure_conditions.is_empty() {
-        set("bindingFailureConditions", json!(result.binding_failure_conditions));
-    }
-    if let Some(share) = &result.share_id {
-        set("shareID", json!(&**share));
-    }
-    if !result.consumed_capacity.is_empty() {
-        let entries = result.consumed_capacity.iter().map(|(name, amount)| {
-            // An empty domain is the driver's, which the API writes without one.
-            let key = if name.domain.is_empty() {
-                name.name.to_string()
-            } else {
-                name.to_string()
-            };
-            (key, json!(amount.to_string()))
-        });
-        set("consumedCapacity", Value::Object(entries.collect()));
-    }
-    out
-}
-
-fn toleration_json(toleration: &Toleration) -> Value {
-    let mut out = Map::new();
-    let mut set = |key: &str, value: Value| out.insert(key.to_owned(), value);
-    if let Some(key) = &toleration.key {
-        set("key", json!(&**key));
-    }
-    match &toleration.value {
-        Some(value) => {
-            set("operator", json!("Equal"));
-            set("value", json!(&**value));
-        }
-        None => {
-            set("operator", json!("Exists"));
-        }
-    }
-    match toleration.effect {
-        Some(Effect::NoSchedule) => {
-            set("effect", json!("NoSchedule"));
-        }
-        Some(Effect::NoExecute) => {
-            set("effect", json!("NoExecute"));
-        }
-        Some(Effect::None) => {
-            set("effect", json!("None"));
-        }
-        // Its name is not kept, so it cannot be repeated; an absent effect would tolerate more than was asked, but
-        // the entry is a record of what was tolerated, and a toleration of an unknown effect tolerated nothing.
-        Some(Effect::Unknown) | None => {}
-    }
-    if let Some(seconds) = toleration.seconds {
-        set("tolerationSeconds", json!(seconds));
-    }
-    Value::Object(out)
-}
-
-fn config_json(config: &AllocatedConfig) -> Value {
-    // It was JSON when it was read; were it not, the driver gets the text and says so.
-    let parameters = serde_json::from_str(&config.parameters).unwrap_or_else(|_| json!(&*config.parameters));
-    let mut out = json!({
-        "source": match config.source {
-            ConfigSource::FromClass => "FromClass",
-            ConfigSource::FromClaim => "FromClaim",
-        },
-        "opaque": {"driver": &*config.driver, "parameters": parameters},
-    });
-    if !config.requests.is_empty() {
-        out["requests"] = json!(config.requests);
-    }
-    out
-}
-
-fn selector_json(selector: &NodeSelector) -> Value {
-    let requirements = |list: &[Requirement]| -> Value { list.iter().map(requirement_json).collect() };
-    let terms = selector.terms.iter().map(|term| {
-        let mut out = Map::new();
-        if !term.expressions.is_empty() {
-            out.insert("matchExpressions".to_owned(), requirements(&term.expressions));
-        }
-        if !term.fields.is_empty() {
-            out.insert("matchFields".to_owned(), requirements(&term.fields));
-        }
-        Value::Object(out)
-    });
-    json!({"nodeSelectorTerms": terms.collect::<Vec<_>>()})
-}
-
-fn requirement_json(requirement: &Requirement) -> Value {
-    let mut out = json!({"key": &*requirement.key, "operator": &*requirement.operator});
-    if !requirement.values.is_empty() {
-        out["values"] = json!(requirement.values);
-    }
-    out
-}
-
 fn uid_of(consumer: &Value) -> &str {
     consumer.get("uid").and_then(Value::as_str).unwrap_or("")
 }
@@ -295,7 +165,3 @@ fn child<'a>(doc: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>
     }
     member.as_object_mut()
 }
-
-#[cfg(test)]
-#[path = "body_tests.rs"]
-mod tests;

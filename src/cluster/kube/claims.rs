@@ -8,7 +8,6 @@ use super::api::Api;
 use super::{body, paths};
 use crate::cluster::WriteError;
 use crate::convert;
-use crate::index::Object;
 use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
 
 /// Reads again after a 409 where the write is a small edit of whatever is there.
@@ -99,7 +98,10 @@ pub(super) async fn unreserve(
 
 pub(super) async fn bind(api: &Api, pod: &NamespacedName, uid: &str, node: &str) -> Result<(), WriteError> {
     let path = paths::pod(pod)?;
-    let refused = match api.post(&format!("{path}/binding"), &body::binding(pod, uid, node)).await {
+    let refused = match api
+        .post(&format!("{path}/binding"), &body::binding(pod, uid, node))
+        .await
+    {
         Ok(_) => return Ok(()),
         Err(e @ WriteError::Conflict(_)) => e,
         Err(e) => return Err(e),
@@ -107,7 +109,9 @@ pub(super) async fn bind(api: &Api, pod: &NamespacedName, uid: &str, node: &str)
     // 409 says "bound already" (perhaps by an earlier call of ours whose answer was lost) or "another UID".
     let doc = api.get(&path).await?;
     if body::meta(&doc, "uid") != uid {
-        return Err(WriteError::NotFound(format!("pod {pod} with UID {uid} is gone: another has its name")));
+        return Err(WriteError::NotFound(format!(
+            "pod {pod} with UID {uid} is gone: another has its name"
+        )));
     }
     match doc.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or("") {
         bound if bound == node => Ok(()),
@@ -130,10 +134,12 @@ pub(super) async fn pod(api: &Api, key: &NamespacedName) -> Result<Option<Pod>, 
         Err(WriteError::NotFound(_)) => return Ok(None),
         Err(e) => return Err(e),
     };
-    match convert::object(&doc) {
-        Ok(Some(Object::Pod(pod))) => Ok(Some(pod)),
-        Ok(_) => Err(WriteError::Unknown(format!("pod {key}: the API answered with another kind of object"))),
-        Err(e) => Err(WriteError::Unknown(format!("pod {key} cannot be read: {e}"))),
+    match convert::pod(&doc) {
+        Ok(pod) => Ok(Some(pod)),
+        Err(e) => Err(WriteError::Unknown(format!(
+            "pod {key} cannot be read: {}",
+            e.without_object()
+        ))),
     }
 }
 
@@ -147,11 +153,12 @@ fn same_object(doc: &Value, key: &NamespacedName, uid: &str) -> Result<(), Write
 
 /// An answer that cannot be read leaves open what was written.
 fn to_claim(doc: &Value) -> Result<Claim, WriteError> {
-    match convert::object(doc) {
-        Ok(Some(Object::Claim(claim))) => Ok(claim),
-        Ok(_) => Err(WriteError::Unknown("the API answered with something that is no ResourceClaim".to_owned())),
-        Err(e) => Err(WriteError::Unknown(format!("the ResourceClaim the API answered with cannot be read: {e}"))),
-    }
+    convert::claim(doc).map_err(|e| {
+        let what = e.without_object();
+        WriteError::Unknown(format!(
+            "the ResourceClaim the API answered with cannot be read: {what}"
+        ))
+    })
 }
 
 /// As the API server writes times: whole seconds, UTC.

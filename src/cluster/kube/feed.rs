@@ -1,9 +1,7 @@
 //! From the events of one kind's watch to changes of the index. No I/O: `watch` moves what this returns.
 
-use kube::core::ApiResource;
 use kube::runtime::watcher::Event;
 
-use super::paths;
 use super::raw::Raw;
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
@@ -24,7 +22,6 @@ pub(super) struct Outcome {
 
 pub(super) struct Feed {
     kind: Kind,
-    resource: ApiResource,
     /// Objects of a relist under way. It is published whole, when it is complete: half a list would look like
     /// deletions, and a deleted claim like free devices.
     pending: Option<Vec<Object>>,
@@ -32,11 +29,7 @@ pub(super) struct Feed {
 
 impl Feed {
     pub(super) fn new(kind: Kind) -> Self {
-        Self {
-            kind,
-            resource: paths::resource(kind),
-            pending: None,
-        }
+        Self { kind, pending: None }
     }
 
     pub(super) fn take(&mut self, event: Event<Raw>) -> Outcome {
@@ -49,7 +42,7 @@ impl Feed {
                 let (key, read) = self.read(raw);
                 match read {
                     Ok(object) => {
-                        self.pending.get_or_insert_default().extend(object);
+                        self.pending.get_or_insert_default().push(object);
                         Outcome::default()
                     }
                     Err(why) => Outcome {
@@ -65,13 +58,8 @@ impl Feed {
             Event::Apply(raw) => {
                 let (key, read) = self.read(raw);
                 match read {
-                    Ok(Some(object)) => Outcome {
+                    Ok(object) => Outcome {
                         change: Some(Change::Upsert(object)),
-                        undecodable: None,
-                    },
-                    // Of no interest now, but it may have been before.
-                    Ok(None) => Outcome {
-                        change: Some(Change::Remove(self.kind, key)),
                         undecodable: None,
                     },
                     // What is known of it is out of date, and its deletion will not be readable either.
@@ -88,9 +76,9 @@ impl Feed {
         }
     }
 
-    fn read(&self, raw: Raw) -> (Key, Result<Option<Object>, String>) {
+    fn read(&self, raw: Raw) -> (Key, Result<Object, String>) {
         let key = raw.key();
-        let read = convert::object(&raw.into_doc(&self.resource)).map_err(|e| e.to_string());
+        let read = convert::of_kind(self.kind, &raw.into_doc()).map_err(|e| e.without_object());
         (key, read)
     }
 }

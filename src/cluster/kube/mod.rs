@@ -3,12 +3,18 @@
 
 mod api;
 mod body;
+#[cfg(test)]
+mod body_tests;
 mod claims;
+#[cfg(test)]
+mod claims_tests;
 mod feed;
 mod paths;
 mod raw;
 mod templates;
 mod watch;
+#[cfg(test)]
+mod watch_tests;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,8 +54,8 @@ impl KubeCluster {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = match kubeconfig {
             Some(path) => {
-                let file =
-                    Kubeconfig::read_from(path).with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
+                let file = Kubeconfig::read_from(path)
+                    .with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
                 kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                     .await
                     .with_context(|| format!("kubeconfig {} cannot be used", path.display()))?
@@ -126,8 +132,13 @@ impl Cluster for KubeCluster {
 
     async fn poke(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError> {
         // Only has to differ from last time.
-        let n = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis());
+        let n = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| d.as_millis());
         let path = paths::pod(pod)?;
-        self.api.patch(&path, api::MERGE_PATCH, &body::poke(uid, n)).await.map(drop)
+        self.api
+            .patch(&path, api::MERGE_PATCH, &body::poke(uid, n))
+            .await
+            .map(drop)
     }
 }

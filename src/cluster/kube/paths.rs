@@ -15,7 +15,12 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
         Kind::Namespace => ("", "v1", "Namespace", "namespaces"),
         Kind::Slice => ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
         Kind::Claim => ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
-        Kind::Template => ("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
+        Kind::Template => (
+            "resource.k8s.io",
+            "v1",
+            "ResourceClaimTemplate",
+            "resourceclaimtemplates",
+        ),
         Kind::Class => ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
         Kind::RuntimeClass => ("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses"),
     };
@@ -62,7 +67,9 @@ fn segment(name: &str) -> Result<&str, WriteError> {
         Ok(name)
     } else {
         let shown: String = name.chars().take(80).collect();
-        Err(WriteError::Refused(format!("{shown:?} cannot be the name of an object")))
+        Err(WriteError::Refused(format!(
+            "{shown:?} cannot be the name of an object"
+        )))
     }
 }
 
@@ -74,7 +81,18 @@ mod tests {
     fn a_name_stays_one_segment() {
         let path = |ns: &str, name: &str| pod(&NamespacedName::new(ns, name));
         assert_eq!(path("a", "b-1.c").as_deref(), Ok("/api/v1/namespaces/a/pods/b-1.c"));
-        for bad in ["", "x/binding", "x?force=true", "..", "X", "a b", "-a", "a.", "%2e", &"a".repeat(254)] {
+        for bad in [
+            "",
+            "x/binding",
+            "x?force=true",
+            "..",
+            "X",
+            "a b",
+            "-a",
+            "a.",
+            "%2e",
+            &"a".repeat(254),
+        ] {
             assert!(matches!(path("a", bad), Err(WriteError::Refused(_))), "{bad}");
             assert!(matches!(path(bad, "a"), Err(WriteError::Refused(_))), "{bad}");
         }

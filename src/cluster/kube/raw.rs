@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::index::Key;
 use crate::model::NamespacedName;
@@ -25,13 +25,8 @@ impl Raw {
         NamespacedName::new(text(&self.meta.namespace), text(&self.meta.name))
     }
 
-    /// The whole object. Items of a list come without type, so it is filled in.
-    pub(super) fn into_doc(mut self, resource: &ApiResource) -> Value {
-        let mut fill = |key: &str, value: &str| {
-            self.doc.entry(key).or_insert_with(|| json!(value));
-        };
-        fill("apiVersion", &resource.api_version);
-        fill("kind", &resource.kind);
+    /// The whole object. Items of a list have no apiVersion and kind of their own.
+    pub(super) fn into_doc(self) -> Value {
         Value::Object(self.doc)
     }
 }
@@ -131,11 +126,10 @@ impl Resource for Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::kube::paths;
-    use crate::index::Kind;
+    use serde_json::json;
 
     #[test]
-    fn keeps_everything_but_managed_fields_and_fills_in_the_type() {
+    fn keeps_everything_but_managed_fields() {
         let raw: Raw = serde_json::from_value(json!({
             "metadata": {
                 "name": "n", "namespace": "ns", "resourceVersion": "5", "creationTimestamp": "no time at all",
@@ -146,12 +140,9 @@ mod tests {
         .expect("any object will do");
         assert_eq!(raw.key(), NamespacedName::new("ns", "n"));
         assert_eq!(raw.meta().resource_version.as_deref(), Some("5"));
-        let doc = raw.into_doc(&paths::resource(Kind::Claim));
         assert_eq!(
-            doc,
+            raw.into_doc(),
             json!({
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaim",
                 "metadata": {
                     "name": "n", "namespace": "ns", "resourceVersion": "5", "creationTimestamp": "no time at all",
                 },

@@ -159,7 +159,9 @@ fn advice(kind: Kind, error: &watcher::Error) -> (String, String) {
             "grant get, list and watch on {} in API group {:?} to this ServiceAccount: apply manifests/base/rbac.yaml",
             resource.plural, resource.group
         ),
-        Some(401) => "the token or certificate is not accepted: look at the kubeconfig or the ServiceAccount".to_owned(),
+        Some(401) => {
+            "the token or certificate is not accepted: look at the kubeconfig or the ServiceAccount".to_owned()
+        }
         Some(404) => format!(
             "the API server does not serve {} {}: wattlane needs Kubernetes 1.34 or newer, with {} enabled",
             resource.api_version, resource.plural, resource.api_version
@@ -188,12 +190,10 @@ fn gone(error: &watcher::Error) -> bool {
 
 /// Exponential, with jitter of a quarter so that replicas and kinds do not come back in step.
 fn delay(failures: u32) -> Duration {
-    let base = FIRST_DELAY.saturating_mul(1 << failures.saturating_sub(1).min(6)).min(MAX_DELAY);
+    let base = FIRST_DELAY
+        .saturating_mul(1 << failures.saturating_sub(1).min(6))
+        .min(MAX_DELAY);
     // Randomly keyed: as random as this needs, without a crate for it.
     let draw = RandomState::new().build_hasher().finish() % 1000;
     base.mul_f64(0.75 + draw as f64 / 2000.0)
 }
-
-#[cfg(test)]
-#[path = "watch_tests.rs"]
-mod tests;
