@@ -18,8 +18,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 /// Conflicts on one claim, each followed by a fresh read, before the pod is placed anew.
 const CONFLICTS: u32 = 3;
-/// How long an undo waits for the watch to show it.
-const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// What this bind did to a claim.
 #[derive(Debug)]
@@ -216,27 +214,30 @@ impl Writes<'_> {
                 Err(_) => pause.wait().await,
             }
         }
-        if deallocate {
-            self.catch_up(&claim.key).await;
-        }
-        true
+        !deallocate || self.caught_up(&claim.key, until).await
     }
 
-    /// Waits until the watch shows a claim that was freed as it is now. Else its allocation, seen late, could pass for
-    /// the result of the next bind's write. Bounded: a watch that lags more shows up elsewhere.
-    async fn catch_up(&self, key: &NamespacedName) {
-        let Ok(Some(now)) = self.shared.cluster.claim(key).await else {
-            return;
+    /// Waits until the watch shows a claim that was freed as it is now. Before that, the allocation just taken back can
+    /// still come in, and the index would take it for the result of the next bind's write: that one's reservation would
+    /// end, and its devices look free until its own write is seen.
+    async fn caught_up(&self, key: &NamespacedName, until: Instant) -> bool {
+        let now = match self.read_claim(key).await {
+            Some(Some(now)) => now,
+            Some(None) => return true,
+            None => return false,
         };
-        let until = Instant::now() + CATCH_UP;
         let mut reader = self.shared.reader.clone();
         loop {
             let seen = match reader.load().claim(key) {
-                Some(seen) => seen.uid != now.uid || seen.resource_version == now.resource_version,
+                Some(seen) => seen.uid != now.uid || not_older(&seen.resource_version, &now.resource_version),
                 None => true,
             };
-            if seen || !matches!(timeout_at(until, reader.version.changed()).await, Ok(Ok(()))) {
-                return;
+            if seen {
+                return true;
+            }
+            if !matches!(timeout_at(until, reader.version.changed()).await, Ok(Ok(()))) {
+                tracing::error!(claim = %key, "the watch does not show what was taken back: its devices stay reserved");
+                return false;
             }
         }
     }
@@ -283,6 +284,14 @@ fn carries(found: &Claim, allocation: &Allocation, pod: &Consumer) -> bool {
     };
     found.reserved_for.iter().any(|c| c.uid == pod.uid)
         && found.allocation.as_ref().is_some_and(|a| given(a) == given(allocation))
+}
+
+/// Resource versions are numbers that grow (said so by the API since 1.35, true of etcd always); others can only be equal.
+fn not_older(seen: &str, than: &str) -> bool {
+    match (seen.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(seen), Ok(than)) => seen >= than,
+        _ => seen == than,
+    }
 }
 
 /// A "no" of the API as an error of the bind.

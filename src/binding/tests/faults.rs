@@ -25,10 +25,13 @@ const FAULTS: [Fault; 7] = [
     Fault::UnknownLate,
 ];
 
+/// How late the watch is, in milliseconds: at once, usual, behind the scheduler's next try, behind several.
+const LAGS: [u64; 4] = [0, 40, 1500, 20_000];
+
 /// As kube-scheduler would: again and again until the pod is bound, is gone, or cannot fit any more.
 async fn schedule(setup: &Setup, pod: &Pod, rival: &Pod) -> Vec<String> {
     let mut wrong = vec![];
-    for _ in 0..60 {
+    for attempt in 0..80 {
         let result = setup.bind(pod, "n1").await;
         let bound = setup.node_of(pod);
         match (&result, bound.as_deref()) {
@@ -47,7 +50,8 @@ async fn schedule(setup: &Setup, pod: &Pod, rival: &Pod) -> Vec<String> {
         if setup.node_of(rival).is_some_and(|n| !n.is_empty()) {
             return wrong;
         }
-        sleep(Duration::from_secs(2)).await;
+        // Sooner than the watch at first, then as the scheduler's backoff.
+        sleep(Duration::from_millis(if attempt < 20 { 300 } else { 2000 })).await;
     }
     wrong
 }
@@ -55,7 +59,7 @@ async fn schedule(setup: &Setup, pod: &Pod, rival: &Pod) -> Vec<String> {
 async fn trial(troubles: &[Trouble], lag: Duration) -> Vec<String> {
     let setup = Setup::new(troubles, lag, Duration::from_millis(3));
     let pods = [setup.add_pod("a"), setup.add_pod("b")];
-    sleep(Duration::from_secs(5)).await;
+    sleep(lag + Duration::from_secs(1)).await;
     let (mut wrong, rival) = tokio::join!(schedule(&setup, &pods[0], &pods[1]), async {
         // Just behind, so that it meets the other's reservation and later its half-done work.
         sleep(Duration::from_millis(1)).await;
@@ -80,23 +84,18 @@ async fn trial(troubles: &[Trouble], lag: Duration) -> Vec<String> {
     wrong
 }
 
-async fn all(trials: Vec<Vec<Trouble>>) {
+async fn all(trials: Vec<Vec<Trouble>>, lags: &[u64]) {
     let mut wrong = vec![];
     for troubles in &trials {
-        for lag in [Duration::ZERO, Duration::from_millis(40), Duration::from_millis(1500)] {
+        for lag in lags.iter().copied().map(Duration::from_millis) {
             let found = trial(troubles, lag).await;
             if !found.is_empty() {
                 wrong.push(format!("{troubles:?}, watch {lag:?} late: {}", found.join("; ")));
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} of {}:\n{}",
-        wrong.len(),
-        trials.len() * 3,
-        wrong.join("\n")
-    );
+    let of = trials.len() * lags.len();
+    assert!(wrong.is_empty(), "{} of {of}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 fn every(times: &[u32]) -> Vec<Trouble> {
@@ -115,12 +114,13 @@ fn every(times: &[u32]) -> Vec<Trouble> {
 
 #[tokio::test(start_paused = true)]
 async fn without_trouble_one_pod_is_bound_and_the_other_holds_nothing() {
-    all(vec![vec![]]).await;
+    all(vec![vec![]], &LAGS).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_step_failing_in_each_way_once_or_often_leaves_nothing_behind() {
-    all(every(&[1, 2, 3, 12]).into_iter().map(|t| vec![t]).collect()).await;
+    let trials = every(&[1, 2, 3, 12]).into_iter().map(|t| vec![t]).collect();
+    all(trials, &LAGS).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,6 +133,10 @@ async fn every_pair_of_failures_leaves_nothing_behind() {
                 trials.push(vec![*first, *second]);
             }
         }
+        // One step failing in two ways, one after the other.
+        for second in one.iter().filter(|t| t.step == first.step && t.fault != first.fault) {
+            trials.push(vec![*first, *second]);
+        }
     }
-    all(trials).await;
+    all(trials, &[40, 1500]).await;
 }
