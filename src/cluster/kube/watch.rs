@@ -76,9 +76,9 @@ pub(super) async fn run(
                     // Being listed again is no success yet: the list may fail.
                     if !matches!(event, Event::Init) {
                         failures = 0;
+                        said.clear();
                     }
                     apply(event, &mut feed, &pulse, &index).await?;
-                    said.clear();
                 }
                 Err(error) => {
                     failures += 1;
@@ -151,10 +151,12 @@ fn complain(kind: Kind, error: &watcher::Error, said: &mut String) {
     }
 }
 
-fn advice(kind: Kind, error: &watcher::Error) -> (String, String) {
+pub(super) fn advice(kind: Kind, error: &watcher::Error) -> (String, String) {
     let resource = paths::resource(kind);
-    let what = api::chain(error);
-    let advice = match code(error) {
+    // The API's own words, where there are any: the client's text repeats them with all their fields.
+    let said = answer(error);
+    let what = said.map_or_else(|| api::chain(error), |s| format!("{} ({})", s.message, s.code));
+    let advice = match said.map(|s| s.code) {
         Some(403) => format!(
             "grant get, list and watch on {} in API group {:?} to this ServiceAccount: apply manifests/base/rbac.yaml",
             resource.plural, resource.group
@@ -172,20 +174,20 @@ fn advice(kind: Kind, error: &watcher::Error) -> (String, String) {
     (what, advice)
 }
 
-/// HTTP status of the API's answer, where there was one.
-fn code(error: &watcher::Error) -> Option<u16> {
+/// The API's answer, where there was one.
+fn answer(error: &watcher::Error) -> Option<&kube::core::Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(s))
         | watcher::Error::WatchStartFailed(kube::Error::Api(s))
         | watcher::Error::WatchFailed(kube::Error::Api(s))
-        | watcher::Error::WatchError(s) => Some(s.code),
+        | watcher::Error::WatchError(s) => Some(s),
         _ => None,
     }
 }
 
 /// The watcher relists by itself when an event says 410, but not when the start of a watch does.
 fn gone(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(_)) && code(error) == Some(410)
+    matches!(error, watcher::Error::WatchStartFailed(_)) && answer(error).is_some_and(|s| s.code == 410)
 }
 
 /// Exponential, with jitter of a quarter so that replicas and kinds do not come back in step.

@@ -9,7 +9,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use hyper_util::rt::TokioIo;
-use kube::runtime::watcher::Event;
+use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -76,6 +76,28 @@ fn what_cannot_be_read_is_evicted_and_named_and_breaks_nothing_else() {
     assert_eq!(
         (deleted.undecodable, names(deleted.change)),
         (None, vec!["-broken".to_owned()])
+    );
+}
+
+#[test]
+fn an_error_says_what_to_do() {
+    let failed = |code| {
+        let status = kube::core::Status::failure("no", "NoReason").with_code(code);
+        watch::advice(
+            Kind::Template,
+            &watcher::Error::InitialListFailed(kube::Error::Api(status.boxed())),
+        )
+    };
+    assert_eq!(failed(403).0, "no (403)");
+    assert!(
+        failed(403).1.contains("resourceclaimtemplates") && failed(403).1.contains("rbac.yaml"),
+        "{:?}",
+        failed(403)
+    );
+    assert!(
+        failed(404).1.contains("resource.k8s.io/v1") && failed(404).1.contains("1.34"),
+        "{:?}",
+        failed(404)
     );
 }
 
