@@ -40,3 +40,34 @@ impl Reader {
         self.current.load_full()
     }
 }
+
+#[derive(Debug)]
+pub struct Closed;
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the index task has ended")
+    }
+}
+impl std::error::Error for Closed {}
+impl IndexHandle {
+    pub async fn change(&self, change: Change) -> Result<(), Closed> {
+        self.tx.send(Message::Change(change)).await.map_err(|_| Closed)
+    }
+    pub async fn flush(&self) -> Result<(), Closed> {
+        let (tx, rx) = oneshot::channel();
+        self.tx.send(Message::Flush(tx)).await.map_err(|_| Closed)?;
+        rx.await.map_err(|_| Closed)
+    }
+    pub async fn reserve(&self, r: Reservation) -> Result<ReservationId, Conflict> {
+        let (tx, rx) = oneshot::channel();
+        let gone = |_| Conflict("the index task has ended".into());
+        self.tx
+            .send(Message::Reserve(r, tx))
+            .await
+            .map_err(|_| Conflict("the index task has ended".into()))?;
+        rx.await.map_err(gone)?
+    }
+    pub async fn release(&self, id: ReservationId) {
+        let _ = self.tx.send(Message::Release(id)).await;
+    }
+}
