@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod binding;
+pub mod cli;
 pub mod cluster;
 pub mod convert;
 pub mod index;
