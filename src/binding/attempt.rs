@@ -42,12 +42,31 @@ impl<'a> Attempt<'a> {
 
     /// `waited`: another bind of this pod has just ended, so what the cache says of the pod is out of date.
     pub(super) async fn run(&self, waited: bool) -> Result<BindOutcome, BindError> {
-        let pod = self.pod(waited).await?;
+        let mut last: Option<BindError> = None;
+        for n in 0..self.shared.limits.attempts.max(1) {
+            // Also the end of a round that was begun in time and came to nothing.
+            if n > 0 && Instant::now() >= self.deadline {
+                break;
+            }
+            // Whether its claims have been made is said by the pod: the API knows first.
+            let claims = BindFailure::Refused(Reason::ClaimMissing);
+            let behind = last.as_ref().is_some_and(|e| e.kind == claims);
+            let pod = self.pod(waited || behind).await?;
+            if pod.node_name == self.request.node && pod.uid == self.request.uid {
+                return Ok(BindOutcome::Already);
+            }
+            self.bindable(&pod)?;
+            match self.round(&pod).await? {
+                Round::Done(outcome) => return Ok(outcome),
+                Round::Again(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| self.too_late()))
+    }
+
+    fn bindable(&self, pod: &Pod) -> Result<(), BindError> {
         if pod.uid != self.request.uid {
             return Err(pod_gone(&pod.key));
-        }
-        if pod.node_name == self.request.node {
-            return Ok(BindOutcome::Already);
         }
         if !pod.node_name.is_empty() {
             return Err(bound_elsewhere(&pod.key, &pod.node_name));
@@ -56,24 +75,22 @@ impl<'a> Attempt<'a> {
             let what = format!("pod {} is being deleted or has finished", pod.key);
             return Err(BindError::new(BindFailure::PodGone, what));
         }
-        let mut last = None;
-        for _ in 0..self.shared.limits.attempts.max(1) {
-            // Also the end of a round that was begun in time and came to nothing.
-            if Instant::now() >= self.deadline {
-                break;
-            }
-            match self.round(&pod).await? {
-                Round::Done(outcome) => return Ok(outcome),
-                Round::Again(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| BindError::new(BindFailure::Unfinished, "the time for this bind ran out")))
+        Ok(())
     }
 
-    /// Pods without claims are not in the cache, so one that is missing is asked for at once.
-    async fn pod(&self, waited: bool) -> Result<Pod, BindError> {
+    fn too_late(&self) -> BindError {
+        let what = format!(
+            "the time for binding pod {} ran out; nothing was written",
+            self.request.pod
+        );
+        BindError::new(BindFailure::Conflict, what)
+    }
+
+    /// Pods without claims are not in the cache, so one that is missing is asked for at once. `fresh`: do not ask the
+    /// cache.
+    async fn pod(&self, fresh: bool) -> Result<Pod, BindError> {
         let key = &self.request.pod;
-        if !waited {
+        if !fresh {
             let snapshot = self.shared.reader.load();
             if let Some(pod) = snapshot.pods.get(key).filter(|p| p.uid == self.request.uid) {
                 return Ok(Pod::clone(pod));
@@ -113,6 +130,13 @@ impl<'a> Attempt<'a> {
             }
         };
         drop(snapshot);
+        // The index may have kept us waiting.
+        if Instant::now() >= self.deadline {
+            if let Some(id) = reserved {
+                self.shared.index.release(id).await;
+            }
+            return Err(self.too_late());
+        }
         self.write(pod, &placed, reserved).await
     }
 
