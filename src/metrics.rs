@@ -188,6 +188,7 @@ pub struct Metrics {
     /// Seconds since a watch last showed a sign of life, the stalest of them.
     pub cache_age: prometheus::Gauge,
     pub publications: IntCounter,
+    skips: IntCounterVec,
     watch_restarts: IntCounterVec,
     watch_undecodable: IntCounterVec,
     watch_alive: IntGaugeVec,
@@ -260,6 +261,12 @@ impl Metrics {
                 )?,
             )?,
             publications: counter(r, "wattlane_publications_total", "Snapshots published.")?,
+            skips: counters(
+                r,
+                "wattlane_admission_skips_total",
+                "Pods that admission left alone, by why.",
+                &["reason"],
+            )?,
             watch_restarts: counters(
                 r,
                 "wattlane_watch_restarts_total",
@@ -361,6 +368,11 @@ impl Metrics {
 
     pub fn admission(&self, outcome: Admitted) {
         self.admissions.with_label_values(&[outcome.as_str()]).inc();
+    }
+
+    /// A pod that admission left alone; the reason is one of `admission::Skip`.
+    pub fn skipped(&self, reason: &'static str) {
+        self.skips.with_label_values(&[reason]).inc();
     }
 
     pub fn watch_restarted(&self, kind: Kind) {
