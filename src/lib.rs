@@ -1,6 +1,7 @@
 //! wattlane: GPU placement for Kubernetes by wattage class and topology. Start at ARCHITECTURE.md.
 
 pub mod admission;
+pub mod app;
 pub mod binding;
 pub mod certs;
 pub mod cli;
