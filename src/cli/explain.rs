@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::{ClusterArg, Output, load_policy, standin, table};
 use crate::admission::{Decision, Request};
 use crate::app::Core;
-use crate::cluster::Cluster as _;
 use crate::cluster::embedded::Embedded;
 use crate::model::{DeviceResult, NamespacedName, Pod, Refusal};
 use crate::placement::{self, Context, Demand, Placement};
@@ -74,7 +73,7 @@ async fn create(core: &Core, embedded: &Embedded, key: &NamespacedName) -> anyho
             warnings.iter().for_each(|w| super::note(w));
         }
     }
-    embedded.create_pod(pod).map_err(|e| anyhow::anyhow!("creating {key} in memory: {e}"))?;
+    embedded.create_pod(pod).await.map_err(|e| anyhow::anyhow!("creating {key} in memory: {e}"))?;
     Ok(None)
 }
 

@@ -76,7 +76,7 @@ impl Walk {
             }
         };
         row.scheduler_name = admitted["spec"]["schedulerName"].as_str().unwrap_or("default-scheduler").into();
-        let created = match self.embedded.create_pod(admitted.clone()) {
+        let created = match self.embedded.create_pod(admitted.clone()).await {
             Ok(pod) => pod,
             Err(e) => {
                 row.error = Some(format!("creating the pod: {e}"));
@@ -98,7 +98,7 @@ impl Walk {
             return Ok(row);
         }
         self.core.index.flush().await?;
-        row.node = Some(node);
+        row.node = Some(node.to_string());
         self.read_back(&created, &mut row).await?;
         Ok(row)
     }
