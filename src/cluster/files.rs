@@ -15,9 +15,10 @@ use serde_json::value::RawValue;
 const MAX_FILE: u64 = 512 << 20;
 /// Folders in folders; a symlink may lead back up.
 const MAX_DEPTH: usize = 16;
-/// What a YAML document may hold: generous for `MAX_FILE` of slices. Aliases keep serde-saphyr's own, small limits,
-/// so that a few lines cannot unfold into gigabytes.
+/// What a YAML document may hold: generous for `MAX_FILE` of slices.
 const MAX_YAML_NODES: usize = 100_000_000;
+/// What aliases may unfold to: room for some slices written once, and no gigabytes out of a few lines.
+const MAX_REPLAYED: usize = 200_000;
 
 /// Takes one object; its error is given the object's place.
 pub type Take<'a> = dyn FnMut(Value) -> anyhow::Result<()> + 'a;
@@ -121,6 +122,7 @@ fn yaml(name: &str, text: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
             max_total_comment_bytes: usize::MAX,
             max_reader_input_bytes: None,
         },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED },
         // YAML 1.2: a label `on` or `y` is text.
         strict_booleans: true,
         with_snippet: false,
@@ -150,9 +152,12 @@ fn whole(document: Value, take: &mut Take<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A document as text, so that its items can be read one after the other.
+/// The head of a document, and its items as text, so that they can be read one after the other.
 #[derive(Deserialize)]
 struct RawList<'a> {
+    #[serde(rename = "apiVersion")]
+    api_version: String,
+    kind: String,
     #[serde(borrow)]
     items: Vec<&'a RawValue>,
 }
@@ -171,15 +176,13 @@ fn json(name: &str, text: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
 
 fn raw(document: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
     // Tells lists from objects without a tree of the whole; anything odd goes the slow way to its error.
-    if let (Ok(Head { api_version, kind }), Ok(list)) = (
-        serde_json::from_str::<Head>(document),
-        serde_json::from_str::<RawList<'_>>(document),
-    ) && let Some(of) = list_of(&kind, true)
+    if let Ok(list) = serde_json::from_str::<RawList<'_>>(document)
+        && let Some(of) = list_of(&list.kind, true)
     {
         for (i, item) in list.items.into_iter().enumerate() {
             let place = || format!("item {}", i + 1);
             let item = serde_json::from_str(item.get()).with_context(place)?;
-            listed(item, of, &api_version, take).with_context(place)?;
+            listed(item, of, &list.api_version, take).with_context(place)?;
         }
         return Ok(());
     }
@@ -189,9 +192,7 @@ fn raw(document: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
     }
 }
 
-#[derive(Deserialize)]
 struct Head {
-    #[serde(rename = "apiVersion")]
     api_version: String,
     kind: String,
 }
@@ -231,5 +232,4 @@ fn listed(mut item: Value, of: &str, api_version: &str, take: &mut Take<'_>) -> 
 }
 
 #[cfg(test)]
-#[path = "files_tests.rs"]
 mod tests;

@@ -124,8 +124,8 @@ impl Loader {
         }
         if let Some(first) = without_claims.first() {
             assumptions.push(format!(
-                "{} pods on nodes have claims that are not in the files (the first is {first}): \
-                 they are taken to hold no device",
+                "pods on nodes with claims that are not in the files: {} (the first is {first}); \
+                 they are taken to hold no device of those claims",
                 without_claims.len()
             ));
         }

@@ -141,9 +141,19 @@ fn folders_are_read_in_the_order_of_names() {
 
 #[test]
 fn more_nodes_than_the_parsers_default_limits_allow() {
-    let mut text = String::from("apiVersion: v1\nkind: List\nitems:\n");
-    for i in 0..60_000 {
-        text.push_str(&format!("- {{apiVersion: v1, kind: Pod, metadata: {{name: p{i}}}}}\n"));
+    let many = "0,".repeat(250_001);
+    let text = format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec: [{many}]\n");
+    assert_eq!(read(&text).unwrap(), ["Pod/a"]);
+}
+
+#[test]
+fn aliases_do_not_unfold_without_end() {
+    let mut text =
+        String::from("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for i in 1..9 {
+        let again = format!("*a{},", i - 1).repeat(10);
+        text.push_str(&format!("a{i}: &a{i} [{again}]\n"));
     }
-    assert_eq!(read(&text).unwrap().len(), 60_000);
+    let error = read(&text).unwrap_err();
+    assert!(error.starts_with("f, document 1: not valid YAML"), "{error}");
 }
