@@ -128,7 +128,7 @@ impl Checker {
                 Expr::Call(call) => self.call(call)?,
                 expanded => return self.expr(IdedExpr { id, expr: expanded }),
             },
-            Expr::List(list) => self.list(list)?,
+            Expr::List(list) => self.list(list, true)?,
             Expr::Map(map) => self.map(map)?,
             Expr::Comprehension(comprehension) => self.comprehension(*comprehension)?,
             Expr::Struct(message) => return Err(undeclared(&message.type_name)),
@@ -189,7 +189,14 @@ impl Checker {
         let member = call.target.is_some();
         let (mut args, mut types) = (vec![], vec![]);
         for arg in call.target.take().map(|t| *t).into_iter().chain(call.args) {
-            let (arg, of) = self.expr(arg)?;
+            // Kubernetes lets the values of `format` differ in type, and no other list.
+            let (arg, of) = match arg.expr {
+                Expr::List(values) if name == "format" => {
+                    let (expr, of) = self.list(values, false)?;
+                    (IdedExpr { id: arg.id, expr }, of)
+                }
+                expr => self.expr(IdedExpr { id: arg.id, expr })?,
+            };
             args.push(arg);
             types.push(of);
         }
@@ -245,6 +252,9 @@ impl Checker {
             "replace" => "@replace",
             "join" => "@join",
             "lists.range" => "@range",
+            "indexOf" => "@indexOf",
+            "lastIndexOf" => "@lastIndexOf",
+            "string" if types == [Type::Double] => "@text",
             "matches" | "find" | "findAll" => {
                 self.constant_pattern(&mut args)?;
                 name
@@ -297,14 +307,17 @@ impl Checker {
         }
     }
 
-    fn list(&mut self, list: ListExpr) -> Result<(Expr, Type), String> {
+    fn list(&mut self, list: ListExpr, one_type: bool) -> Result<(Expr, Type), String> {
         let mut element = Type::Free;
         let mut elements = vec![];
         for (i, item) in list.elements.into_iter().enumerate() {
             let (item, of) = self.expr(item)?;
             let item = self.weighed(item, &of);
             let of = inner(of, list.optional_indices.contains(&i))?;
-            element = homogeneous(element, of)?;
+            element = match one_type {
+                true => homogeneous(element, of)?,
+                false => element.join(of),
+            };
             elements.push(item);
         }
         let list = ListExpr::new_with_optionals(elements, list.optional_indices);
