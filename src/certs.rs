@@ -41,7 +41,13 @@ impl Authority {
     pub fn new() -> anyhow::Result<Self> {
         let key = KeyPair::generate().context("cannot make a key")?;
         // The name carries some of the key: two authorities of ours in one trust bundle are told apart by it.
-        let id: String = key.public_key_raw().iter().rev().take(4).map(|b| format!("{b:02x}")).collect();
+        let id: String = key
+            .public_key_raw()
+            .iter()
+            .rev()
+            .take(4)
+            .map(|b| format!("{b:02x}"))
+            .collect();
         let mut params = CertificateParams::default();
         params.distinguished_name = common_name(&format!("wattlane CA {id}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -90,13 +96,7 @@ impl Authority {
         self.leaf(&[name.to_owned()], name, ExtendedKeyUsagePurpose::ClientAuth, days)
     }
 
-    fn leaf(
-        &self,
-        names: &[String],
-        common: &str,
-        usage: ExtendedKeyUsagePurpose,
-        days: u32,
-    ) -> anyhow::Result<Pair> {
+    fn leaf(&self, names: &[String], common: &str, usage: ExtendedKeyUsagePurpose, days: u32) -> anyhow::Result<Pair> {
         let key = KeyPair::generate().context("cannot make a key")?;
         let mut params =
             CertificateParams::new(names).with_context(|| format!("not a name a certificate can carry: {names:?}"))?;
@@ -202,7 +202,11 @@ mod tests {
         let authority = Authority::new().expect("a CA");
         let names = ["wattlane.wattlane-system.svc".to_owned(), "127.0.0.1".to_owned()];
         let facts = Facts::of_pem(authority.serving(&names, 10).expect("signs").cert.as_bytes()).expect("reads");
-        assert_eq!(facts.names, [names[0].as_str(), names[0].as_str()], "CN, then DNS names, no IPs");
+        assert_eq!(
+            facts.names,
+            [names[0].as_str(), names[0].as_str()],
+            "CN, then DNS names, no IPs"
+        );
         assert!(!facts.is_ca);
         assert!((facts.not_after - now() - 10 * 86_400).abs() < 60);
     }

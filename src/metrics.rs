@@ -232,7 +232,10 @@ impl Metrics {
         let build = gauges(r, "wattlane_build_info", "1, with the version as label.", &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
         let metrics = Self {
-            latency: Verb::ALL.iter().map(|v| latency.with_label_values(&[v.as_str()])).collect(),
+            latency: Verb::ALL
+                .iter()
+                .map(|v| latency.with_label_values(&[v.as_str()]))
+                .collect(),
             requests: counters(
                 r,
                 "wattlane_requests_total",
@@ -291,7 +294,11 @@ impl Metrics {
                 "Reservations held: taken before an API write, not confirmed by the watch yet.",
             )?,
             refused_pods: gauge(r, "wattlane_refused_pods", "Refused pods that wait to be poked.")?,
-            pokes: counter(r, "wattlane_pokes_total", "Refused pods poked because they could fit now.")?,
+            pokes: counter(
+                r,
+                "wattlane_pokes_total",
+                "Refused pods poked because they could fit now.",
+            )?,
             tls_reloads: counters(
                 r,
                 "wattlane_tls_reloads_total",

@@ -25,8 +25,12 @@ impl LogArgs {
     /// # Errors
     /// The level cannot be read.
     pub fn install(&self, default: &str) -> anyhow::Result<()> {
-        let filter = EnvFilter::try_new(self.log_level.as_deref().unwrap_or(default))?;
-        let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // The client's own logs repeat every failed attempt; our watches report trouble once.
+        let default = format!("{default},kube_client=off,kube_runtime=off");
+        let filter = EnvFilter::try_new(self.log_level.as_deref().unwrap_or(&default))?;
+        let builder = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr);
         let installed = match self.log_format {
             LogFormat::Text => builder.try_init(),
             LogFormat::Json => builder.json().flatten_event(true).try_init(),

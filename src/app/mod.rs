@@ -83,7 +83,9 @@ impl Core {
 
         let (stats, seen) = (running.stats, reader.clone());
         metrics.on_render(move |metrics| {
-            metrics.snapshot_version.set(i64::try_from(seen.load().version).unwrap_or(i64::MAX));
+            metrics
+                .snapshot_version
+                .set(i64::try_from(seen.load().version).unwrap_or(i64::MAX));
             let behind = stats.publications().saturating_sub(metrics.publications.get());
             metrics.publications.inc_by(behind);
             let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
@@ -127,7 +129,10 @@ impl Core {
                 bail!("{name} ended");
             }
             if tokio::time::Instant::now() > deadline {
-                bail!("no complete picture of the cluster after {} s: {missing}", FIRST_PICTURE.as_secs());
+                bail!(
+                    "no complete picture of the cluster after {} s: {missing}",
+                    FIRST_PICTURE.as_secs()
+                );
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -154,9 +159,15 @@ impl Core {
 fn fits(selectors: Arc<Selectors>, policy: Arc<ArcSwap<Policy>>) -> Arc<Fits> {
     Arc::new(move |snapshot, pod| {
         let rules = policy.load().rules();
-        let context = Context { snapshot, selectors: &selectors, rules: &rules };
+        let context = Context {
+            snapshot,
+            selectors: &selectors,
+            rules: &rules,
+        };
         match Demand::of(context, pod) {
-            Ok(demand) => snapshot.nodes().any(|(_, node)| placement::check(context, &demand, node).is_ok()),
+            Ok(demand) => snapshot
+                .nodes()
+                .any(|(_, node)| placement::check(context, &demand, node).is_ok()),
             Err(_) => false,
         }
     })

@@ -67,11 +67,19 @@ pub struct App {
 
 pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
     let (cert, key, ca_pem) = match &net.tls {
-        Some(files) => (Material::File(files.cert.clone()), Material::File(files.key.clone()), None),
+        Some(files) => (
+            Material::File(files.cert.clone()),
+            Material::File(files.key.clone()),
+            None,
+        ),
         None => {
             let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
             let made = certs::ephemeral(&names)?;
-            (Material::Text(made.pair.cert), Material::Text(made.pair.key), Some(made.ca_cert))
+            (
+                Material::Text(made.pair.cert),
+                Material::Text(made.pair.key),
+                Some(made.ca_cert),
+            )
         }
     };
     let options = TlsOptions {
@@ -81,7 +89,9 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
         client_names: net.client_names.clone(),
     };
     let tls = Arc::new(Tls::load(options)?);
-    let listener = TcpListener::bind(net.listen).await.with_context(|| format!("cannot listen on {}", net.listen))?;
+    let listener = TcpListener::bind(net.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", net.listen))?;
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
     let mut tasks: JoinSet<Ended> = JoinSet::new();
@@ -89,9 +99,16 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
     let admin = match net.admin {
         None => None,
         Some(at) => {
-            let listener = TcpListener::bind(at).await.with_context(|| format!("cannot listen on {at} (admin)"))?;
+            let listener = TcpListener::bind(at)
+                .await
+                .with_context(|| format!("cannot listen on {at} (admin)"))?;
             let address = listener.local_addr()?;
-            let serving = admin::serve(listener, core.metrics.clone(), core.readiness.clone(), core.stop.clone());
+            let serving = admin::serve(
+                listener,
+                core.metrics.clone(),
+                core.readiness.clone(),
+                core.stop.clone(),
+            );
             tasks.spawn(async {
                 serving.await;
                 ("admin port", Ok(()))
@@ -99,7 +116,12 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
             Some(address)
         }
     };
-    let watching = tls.clone().watch(TLS_EVERY, core.metrics.clone(), core.readiness.clone(), core.stop.clone());
+    let watching = tls.clone().watch(
+        TLS_EVERY,
+        core.metrics.clone(),
+        core.readiness.clone(),
+        core.stop.clone(),
+    );
     tasks.spawn(async {
         watching.await;
         ("TLS reload", Ok(()))
@@ -125,7 +147,14 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
         serving.await;
         ("server", Ok(()))
     });
-    Ok(App { address, admin, ca_pem, core, tasks, stop })
+    Ok(App {
+        address,
+        admin,
+        ca_pem,
+        core,
+        tasks,
+        stop,
+    })
 }
 
 impl App {
@@ -166,8 +195,14 @@ impl App {
                 break;
             }
         }
-        if tokio::time::timeout(LAST_BINDS, self.core.binder.drained()).await.is_err() {
-            tracing::warn!(binds = self.core.binder.running(), "binds are still under way: the next start finds what they wrote in the API");
+        if tokio::time::timeout(LAST_BINDS, self.core.binder.drained())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                binds = self.core.binder.running(),
+                "binds are still under way: the next start finds what they wrote in the API"
+            );
         }
         self.core.stop.cancel();
         self.tasks.shutdown().await;

@@ -32,7 +32,10 @@ impl PolicySource {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read the policy {}", path.display()))?;
-        Ok(Self::File { path: path.to_owned(), text })
+        Ok(Self::File {
+            path: path.to_owned(),
+            text,
+        })
     }
 
     pub(super) fn policy(&self, selectors: &Selectors) -> anyhow::Result<Policy> {
@@ -81,7 +84,9 @@ pub(super) async fn reload(
         match parse(&new, &selectors) {
             Ok(parsed) => {
                 policy.store(Arc::new(parsed));
-                index.set_classifier(Arc::new(PolicyClassifier::new(policy.load_full()))).await?;
+                index
+                    .set_classifier(Arc::new(PolicyClassifier::new(policy.load_full())))
+                    .await?;
                 tracing::info!(path = %path.display(), "new policy in force");
             }
             Err(error) => {

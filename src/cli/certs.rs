@@ -44,10 +44,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let file = |name: &str| args.out.join(name);
     let leafs = ["tls.crt", "tls.key", "client.crt", "client.key"].map(file);
     if let Some(there) = leafs.iter().find(|f| f.exists()).filter(|_| !args.force) {
-        bail!("{} is there already: --force replaces it (and keeps the CA)", there.display());
+        bail!(
+            "{} is there already: --force replaces it (and keeps the CA)",
+            there.display()
+        );
     }
     // Before anything is written: a manifest that cannot take the CA stops the command.
-    let manifests = args.ca_bundle_into.iter().map(|f| bundle::Manifest::read(f)).collect::<anyhow::Result<Vec<_>>>()?;
+    let manifests = args
+        .ca_bundle_into
+        .iter()
+        .map(|f| bundle::Manifest::read(f))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
 
     let (ca_cert, ca_key) = (file("ca.crt"), file("ca.key"));
@@ -55,13 +62,28 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ if args.new_ca => (Authority::new()?, true),
         (false, false) => (Authority::new()?, true),
         (true, true) => {
-            let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
-            let pair = Pair { cert: read(&ca_cert)?, key: read(&ca_key)? };
-            (Authority::read(&pair).with_context(|| format!("the CA in {}", args.out.display()))?, false)
+            let read =
+                |path: &Path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+            let pair = Pair {
+                cert: read(&ca_cert)?,
+                key: read(&ca_key)?,
+            };
+            (
+                Authority::read(&pair).with_context(|| format!("the CA in {}", args.out.display()))?,
+                false,
+            )
         }
-        _ => bail!("{} holds half a CA: ca.crt and ca.key belong together (--force --new-ca makes a new one)", args.out.display()),
+        _ => bail!(
+            "{} holds half a CA: ca.crt and ca.key belong together (--force --new-ca makes a new one)",
+            args.out.display()
+        ),
     };
-    let mut names: Vec<String> = args.dns.iter().map(|n| n.trim().to_owned()).filter(|n| !n.is_empty()).collect();
+    let mut names: Vec<String> = args
+        .dns
+        .iter()
+        .map(|n| n.trim().to_owned())
+        .filter(|n| !n.is_empty())
+        .collect();
     for local in ["localhost", "127.0.0.1"] {
         if !names.iter().any(|n| n == local) {
             names.push(local.to_owned());
@@ -86,7 +108,8 @@ fn print(args: &Args, names: &[String], made: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Json => {
-            let files = ["ca.crt", "ca.key", "tls.crt", "tls.key", "client.crt", "client.key"].map(|f| args.out.join(f));
+            let files =
+                ["ca.crt", "ca.key", "tls.crt", "tls.key", "client.crt", "client.key"].map(|f| args.out.join(f));
             let report = json!({"out": args.out, "files": files, "newCa": made, "names": names,
                 "clientName": args.client_name, "days": args.days, "caBundleInto": args.ca_bundle_into});
             writeln!(out, "{report}")?;
@@ -99,7 +122,10 @@ fn print(args: &Args, names: &[String], made: bool) -> anyhow::Result<()> {
             for file in &args.ca_bundle_into {
                 writeln!(out, "  caBundle    in {}", file.display())?;
             }
-            writeln!(out, "ca.key signs for everyone who trusts ca.crt: keep it out of the cluster.")?;
+            writeln!(
+                out,
+                "ca.key signs for everyone who trusts ca.crt: keep it out of the cluster."
+            )?;
         }
     }
     Ok(())
@@ -119,7 +145,11 @@ fn write(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&fresh)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&fresh, path)

@@ -19,7 +19,7 @@ use crate::placement::{self, Context, Demand, Placement};
 use crate::snapshot::{NodeEntry, Snapshot};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// The pod, as NAMESPACE/NAME.
     #[arg(long, value_name = "NS/NAME")]
     pod: String,
@@ -32,7 +32,7 @@ pub struct Args {
     output: Output,
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (namespace, name) = args.pod.split_once('/').context("--pod takes NAMESPACE/NAME")?;
     let key = NamespacedName::new(namespace, name);
     let policy = load_policy(args.policy.as_deref())?;
@@ -44,14 +44,26 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let core = Core::start(embedded.clone(), policy).await?;
             let refused = create(&core, &embedded, &key).await?;
             if let Some(message) = refused {
-                return Report { pod: args.pod.clone(), error: Some(message), nodes: vec![] }.print(args.output);
+                return Report {
+                    pod: args.pod.clone(),
+                    error: Some(message),
+                    nodes: vec![],
+                }
+                .print(args.output);
             }
             (core, embedded.pod_json(namespace, name))
         }
-        None => (Core::start(Arc::new(args.cluster.connect().await?), policy).await?, None),
+        None => (
+            Core::start(Arc::new(args.cluster.connect().await?), policy).await?,
+            None,
+        ),
     };
     core.index.flush().await?;
-    let pod = core.cluster.pod(&key).await?.with_context(|| format!("there is no pod {key}"))?;
+    let pod = core
+        .cluster
+        .pod(&key)
+        .await?
+        .with_context(|| format!("there is no pod {key}"))?;
     report(&core, &args.pod, &pod, raw.as_ref()).print(args.output)
 }
 
@@ -64,7 +76,11 @@ async fn create(core: &Core, embedded: &Embedded, key: &NamespacedName) -> anyho
     let Some(mut pod) = embedded.pending().into_iter().find(is_it) else {
         return Ok(None);
     };
-    let request = Request { namespace: &key.namespace, operation: "CREATE", object: &pod };
+    let request = Request {
+        namespace: &key.namespace,
+        operation: "CREATE",
+        object: &pod,
+    };
     match core.admitter.admit(&request, false).await {
         Decision::LeaveAlone { .. } => {}
         Decision::Refuse(refused) => return Ok(Some(refused.message)),
@@ -73,14 +89,21 @@ async fn create(core: &Core, embedded: &Embedded, key: &NamespacedName) -> anyho
             warnings.iter().for_each(|w| super::note(w));
         }
     }
-    embedded.create_pod(pod).await.map_err(|e| anyhow::anyhow!("creating {key} in memory: {e}"))?;
+    embedded
+        .create_pod(pod)
+        .await
+        .map_err(|e| anyhow::anyhow!("creating {key} in memory: {e}"))?;
     Ok(None)
 }
 
 fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
     let snapshot = core.reader.load();
     let rules = core.rules();
-    let context = Context { snapshot: &snapshot, selectors: &core.selectors, rules: &rules };
+    let context = Context {
+        snapshot: &snapshot,
+        selectors: &core.selectors,
+        rules: &rules,
+    };
     let demand = Demand::of(context, pod);
     let mut entries: Vec<&Arc<NodeEntry>> = snapshot.nodes().map(|(_, entry)| entry).collect();
     entries.sort_by(|a, b| a.node.name.cmp(&b.node.name));
@@ -94,9 +117,16 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
         placement::place(context, demand, entry).map_err(|r| r.to_string())
     };
     let answers: Vec<_> = entries.iter().map(|e| answer(e)).collect();
-    let fitting: Vec<&Arc<NodeEntry>> =
-        entries.iter().zip(&answers).filter(|(_, a)| a.is_ok()).map(|(e, _)| *e).collect();
-    let scores = demand.as_ref().map(|d| placement::scores(context, d, &fitting)).unwrap_or_default();
+    let fitting: Vec<&Arc<NodeEntry>> = entries
+        .iter()
+        .zip(&answers)
+        .filter(|(_, a)| a.is_ok())
+        .map(|(e, _)| *e)
+        .collect();
+    let scores = demand
+        .as_ref()
+        .map(|d| placement::scores(context, d, &fitting))
+        .unwrap_or_default();
     let scores: BTreeMap<&str, u8> = fitting.iter().map(|e| &*e.node.name).zip(scores).collect();
 
     let nodes = entries.iter().zip(&answers).map(|(entry, answer)| {
@@ -112,10 +142,18 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
                 class: placement.class.as_ref().map(ToString::to_string),
                 allocations: allocations(&snapshot, placement),
             },
-            Err(reason) => Answer { node, reason: Some(reason.clone()), ..Answer::default() },
+            Err(reason) => Answer {
+                node,
+                reason: Some(reason.clone()),
+                ..Answer::default()
+            },
         }
     });
-    Report { pod: name.to_owned(), error: None, nodes: nodes.collect() }
+    Report {
+        pod: name.to_owned(),
+        error: None,
+        nodes: nodes.collect(),
+    }
 }
 
 fn allocations(_snapshot: &Snapshot, placement: &Placement) -> BTreeMap<String, Vec<Given>> {
@@ -126,12 +164,21 @@ fn allocations(_snapshot: &Snapshot, placement: &Placement) -> BTreeMap<String, 
         device: result.id.device.to_string(),
         admin_access: result.admin_access.then_some(true),
         share_id: result.share_id.as_ref().map(ToString::to_string),
-        consumed_capacity: result.consumed_capacity.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        consumed_capacity: result
+            .consumed_capacity
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect(),
     };
     placement
         .claims
         .iter()
-        .map(|c| (c.claim.key.name.to_string(), c.allocation.results.iter().map(given).collect()))
+        .map(|c| {
+            (
+                c.claim.key.name.to_string(),
+                c.allocation.results.iter().map(given).collect(),
+            )
+        })
         .collect()
 }
 
@@ -196,7 +243,14 @@ impl Report {
                 None => {
                     let devices: Vec<_> = node.allocations.values().flatten().map(|d| d.device.as_str()).collect();
                     let class = node.class.as_deref().map(|c| format!(" ({c})")).unwrap_or_default();
-                    format!("{}{class}", if devices.is_empty() { "no devices".to_owned() } else { devices.join(" ") })
+                    format!(
+                        "{}{class}",
+                        if devices.is_empty() {
+                            "no devices".to_owned()
+                        } else {
+                            devices.join(" ")
+                        }
+                    )
                 }
             };
             rows.push([

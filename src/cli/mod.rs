@@ -22,7 +22,11 @@ use crate::cluster::kube::KubeCluster;
 const UNUSABLE: u8 = 2;
 
 #[derive(Debug, clap::Parser)]
-#[command(name = "wattlane", version, about = "GPU placement for Kubernetes by wattage class and topology")]
+#[command(
+    name = "wattlane",
+    version,
+    about = "GPU placement for Kubernetes by wattage class and topology"
+)]
 struct Cli {
     #[command(flatten)]
     log: crate::app::LogArgs,
@@ -78,14 +82,20 @@ impl ClusterArg {
     }
 
     async fn connect(&self) -> anyhow::Result<KubeCluster> {
-        KubeCluster::connect(None).await.context("cannot reach the Kubernetes API")
+        KubeCluster::connect(None)
+            .await
+            .context("cannot reach the Kubernetes API")
     }
 }
 
 /// Runs the command line; the exit code is the contract's.
 pub fn main() -> ExitCode {
     let cli = <Cli as clap::Parser>::parse();
-    let level = if matches!(cli.command, Command::Serve(_)) { "info" } else { "warn" };
+    let level = if matches!(cli.command, Command::Serve(_)) {
+        "info"
+    } else {
+        "warn"
+    };
     if let Err(e) = cli.log.install(level) {
         return unusable(&e.context("--log-level"));
     }
@@ -120,7 +130,10 @@ fn note(text: &str) {
 }
 
 fn say_assumptions(embedded: &Embedded) {
-    embedded.assumptions().iter().for_each(|text| note(&format!("assumed: {text}")));
+    embedded
+        .assumptions()
+        .iter()
+        .for_each(|text| note(&format!("assumed: {text}")));
 }
 
 fn load_policy(path: Option<&Path>) -> anyhow::Result<PolicySource> {
@@ -131,11 +144,14 @@ fn load_policy(path: Option<&Path>) -> anyhow::Result<PolicySource> {
 }
 
 async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let text = std::fs::read_to_string(&args.policy).with_context(|| format!("cannot read {}", args.policy.display()))?;
+    let text =
+        std::fs::read_to_string(&args.policy).with_context(|| format!("cannot read {}", args.policy.display()))?;
     let core = match args.cluster.as_slice() {
         [] => None,
         [kube] if kube == Path::new("kube") => {
-            let cluster = KubeCluster::connect(None).await.context("cannot reach the Kubernetes API")?;
+            let cluster = KubeCluster::connect(None)
+                .await
+                .context("cannot reach the Kubernetes API")?;
             Some(crate::app::Core::start(Arc::new(cluster), PolicySource::Default).await?)
         }
         files => {

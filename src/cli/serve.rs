@@ -15,7 +15,7 @@ use crate::cluster::embedded::Embedded;
 use crate::server::Limits;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Where to serve the extender and admission, over TLS.
     #[arg(long, default_value = "0.0.0.0:8443")]
     listen: SocketAddr,
@@ -40,7 +40,7 @@ pub struct Args {
     client_name: Vec<String>,
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = load_policy(args.policy.as_deref())?;
     let (cluster, ages): (Arc<dyn Cluster>, bool) = match args.cluster.files() {
         Some(files) => {
@@ -51,7 +51,10 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => (Arc::new(args.cluster.connect().await?), true),
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Some(TlsFiles { cert: cert.clone(), key: key.clone() }),
+        (Some(cert), Some(key)) => Some(TlsFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+        }),
         (None, None) => None,
         _ => bail!("--tls-cert and --tls-key belong together"),
     };

@@ -18,14 +18,15 @@ use super::{Output, client::Client, load_policy, standin};
 use crate::app::{self, Core, Net};
 use crate::cluster::Cluster;
 use crate::cluster::embedded::Embedded;
-use crate::model::{Name, Pod};
+use crate::model::{DeviceId, Name, Pod};
 use crate::placement::{self, Context, Demand};
+use crate::snapshot::{PoolState, Snapshot};
 
 /// The story of the mixed node, run when no files are given.
 const SCENARIO: &str = include_str!("scenario.yaml");
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub(super) struct Args {
     /// Files or folders of Kubernetes objects (YAML or JSON). None: the built-in mixed-wattage scenario.
     files: Vec<PathBuf>,
     /// Placement policy (YAML).
@@ -35,7 +36,7 @@ pub struct Args {
     output: Output,
 }
 
-pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let embedded = match args.files.as_slice() {
         [] => Embedded::from_yaml("built-in scenario", SCENARIO)?,
         files => Embedded::load(files)?,
@@ -44,10 +45,19 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let embedded = Arc::new(embedded);
     let core = Core::start(embedded.clone(), load_policy(args.policy.as_deref())?).await?;
     let mut app = app::serve(core.clone(), Net::loopback()).await?;
-    let trust = app.ca_pem.clone().context("the service made no certificate of its own")?;
+    let trust = app
+        .ca_pem
+        .clone()
+        .context("the service made no certificate of its own")?;
     let client = Client::connect(app.address, "localhost", &trust).await?;
 
-    let mut walk = Walk { embedded, core, client };
+    let listed = core.reader.load().pools.clone();
+    let mut walk = Walk {
+        embedded,
+        core,
+        client,
+        listed,
+    };
     let mut rows = vec![];
     for pod in walk.embedded.pending() {
         rows.push(walk.pod(pod).await?);
@@ -62,6 +72,8 @@ struct Walk {
     embedded: Arc<Embedded>,
     core: Core,
     client: Client,
+    /// What would be taken had list order placed every pod of this run so far.
+    listed: Arc<Vec<Option<Arc<PoolState>>>>,
 }
 
 impl Walk {
@@ -75,7 +87,10 @@ impl Walk {
                 return Ok(row);
             }
         };
-        row.scheduler_name = admitted["spec"]["schedulerName"].as_str().unwrap_or("default-scheduler").into();
+        row.scheduler_name = admitted["spec"]["schedulerName"]
+            .as_str()
+            .unwrap_or("default-scheduler")
+            .into();
         let created = match self.embedded.create_pod(admitted.clone()).await {
             Ok(pod) => pod,
             Err(e) => {
@@ -84,7 +99,10 @@ impl Walk {
             }
         };
         self.core.index.flush().await?;
-        let sent = self.embedded.pod_json(&created.key.namespace, &created.key.name).unwrap_or(admitted);
+        let sent = self
+            .embedded
+            .pod_json(&created.key.namespace, &created.key.name)
+            .unwrap_or(admitted);
 
         let Some(node) = self.choose(&sent, &mut row).await? else {
             return Ok(row);
@@ -121,15 +139,28 @@ impl Walk {
         }
         let answer: Value = serde_json::from_slice(&body).context("the answer of admission")?;
         let response = &answer["response"];
-        for warning in response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            super::note(&format!("{}: {warning}", pod["metadata"]["name"].as_str().unwrap_or_default()));
+        for warning in response["warnings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
+            super::note(&format!(
+                "{}: {warning}",
+                pod["metadata"]["name"].as_str().unwrap_or_default()
+            ));
         }
         if response["allowed"] != json!(true) {
-            return Ok(Err(response["status"]["message"].as_str().unwrap_or("refused without a message").to_owned()));
+            return Ok(Err(response["status"]["message"]
+                .as_str()
+                .unwrap_or("refused without a message")
+                .to_owned()));
         }
         if let Some(patch) = response["patch"].as_str() {
             use base64::Engine as _;
-            let patch = base64::engine::general_purpose::STANDARD.decode(patch).context("the patch")?;
+            let patch = base64::engine::general_purpose::STANDARD
+                .decode(patch)
+                .context("the patch")?;
             let patch: json_patch::Patch = serde_json::from_slice(&patch).context("the patch")?;
             json_patch::patch(&mut pod, &patch).context("the patch does not apply")?;
         }
@@ -158,11 +189,17 @@ impl Walk {
         }
         for field in ["FailedNodes", "FailedAndUnresolvableNodes"] {
             for (node, why) in answer[field].as_object().into_iter().flatten() {
-                row.refused.insert(node.clone(), why.as_str().unwrap_or_default().to_owned());
+                row.refused
+                    .insert(node.clone(), why.as_str().unwrap_or_default().to_owned());
             }
         }
-        let left: Vec<Name> =
-            answer["NodeNames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(Name::from).collect();
+        let left: Vec<Name> = answer["NodeNames"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(Name::from)
+            .collect();
         let best = match left.as_slice() {
             [] => {
                 row.error = Some("no node can take it".to_owned());
@@ -196,18 +233,43 @@ impl Walk {
     }
 
     /// What can only be said before the devices are taken: the cost of the choice, and what list order would take.
-    fn before_bind(&self, pod: &Pod, node: &Name, row: &mut Row) {
+    fn before_bind(&mut self, pod: &Pod, node: &Name, row: &mut Row) {
         let snapshot = self.core.reader.load();
         let rules = self.core.rules();
-        let context = Context { snapshot: &snapshot, selectors: &self.core.selectors, rules: &rules };
+        let context = Context {
+            snapshot: &snapshot,
+            selectors: &self.core.selectors,
+            rules: &rules,
+        };
         let (Ok(demand), Some(entry)) = (Demand::of(context, pod), snapshot.node_named(node)) else {
             return;
         };
         if let Ok(placement) = placement::place(context, &demand, entry) {
             row.link_cost = placement.cost.links;
         }
-        let taken = placement::list_order(context, &demand, entry).unwrap_or_default();
-        row.list_order = taken.iter().map(|id| Placed::device(&snapshot, id)).collect();
+        // The same cluster with the history of list order: this node, else the first by name that has enough.
+        let history = Snapshot {
+            pools: self.listed.clone(),
+            ..Snapshot::clone(&snapshot)
+        };
+        let context = Context {
+            snapshot: &history,
+            ..context
+        };
+        let mut others: Vec<_> = history
+            .nodes()
+            .map(|(_, entry)| entry)
+            .filter(|e| e.node.name != *node)
+            .collect();
+        others.sort_by(|a, b| a.node.name.cmp(&b.node.name));
+        let found = std::iter::once(entry)
+            .chain(others)
+            .find_map(|entry| Some((entry, placement::list_order(context, &demand, entry)?)));
+        if let Some((entry, devices)) = found {
+            row.list_order = devices.iter().map(|id| Placed::device(&snapshot, id)).collect();
+            row.list_order_node = Some(entry.node.name.to_string());
+            take(&mut self.listed, &devices);
+        }
     }
 
     /// The devices as the claims say them now: not what was planned, what was written.
@@ -216,12 +278,33 @@ impl Walk {
         for entry in &pod.claims {
             let Some(name) = entry.claim_name() else { continue };
             let key = crate::model::NamespacedName::new(pod.key.namespace.clone(), name.clone());
-            let claim = self.embedded.claim(&key).await?.with_context(|| format!("claim {key} is gone"))?;
+            let claim = self
+                .embedded
+                .claim(&key)
+                .await?
+                .with_context(|| format!("claim {key} is gone"))?;
             for result in claim.allocation.iter().flat_map(|a| &a.results) {
                 let device = Placed::device(&snapshot, &result.id);
-                row.devices.push(Placed { claim: name.to_string(), request: result.request.to_string(), ..device });
+                row.devices.push(Placed {
+                    claim: name.to_string(),
+                    request: result.request.to_string(),
+                    ..device
+                });
             }
         }
         Ok(())
+    }
+}
+
+/// Marks the devices as given whole.
+fn take(pools: &mut Arc<Vec<Option<Arc<PoolState>>>>, devices: &[DeviceId]) {
+    for state in Arc::make_mut(pools).iter_mut().flatten() {
+        let pool = state.pool.clone();
+        let here = devices
+            .iter()
+            .filter(|id| id.driver == pool.driver && id.pool == pool.name);
+        for at in here.filter_map(|id| pool.by_name.get(&id.device)) {
+            Arc::make_mut(state).taken.insert(*at as usize);
+        }
     }
 }

@@ -86,9 +86,16 @@ impl Readiness {
             missing.extend(problem);
         }
         // A cluster from files does not age.
-        let age = if self.stale_after.is_some() { oldest } else { Duration::ZERO };
+        let age = if self.stale_after.is_some() {
+            oldest
+        } else {
+            Duration::ZERO
+        };
         self.metrics.cache_age.set(age.as_secs_f64());
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         if i64::try_from(now).is_ok_and(|now| now >= self.not_after.load(Ordering::Relaxed)) {
             missing.push(Unready::CertificateExpired);
         }
@@ -151,7 +158,10 @@ mod tests {
         ready.certificate_expires(1);
         ready.stop();
         assert_eq!(ready.missing(), [Unready::CertificateExpired, Unready::Stopping]);
-        assert_eq!(Unready::NotListed(Kind::Slice).to_string(), "ResourceSlice has not been listed yet");
+        assert_eq!(
+            Unready::NotListed(Kind::Slice).to_string(),
+            "ResourceSlice has not been listed yet"
+        );
     }
 
     #[test]

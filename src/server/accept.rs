@@ -89,7 +89,10 @@ impl<S: Service> Server<S> {
         }
         drop(listener);
         if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
-            tracing::warn!(connections = connections.len(), "grace period over: connections cut off");
+            tracing::warn!(
+                connections = connections.len(),
+                "grace period over: connections cut off"
+            );
         }
         connections.shutdown().await;
     }

@@ -25,7 +25,9 @@ const IDLE: Duration = Duration::from_secs(60);
 pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, readiness: Arc<Readiness>, stop: CancellationToken) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(16 << 10);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .max_buf_size(16 << 10);
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -39,7 +41,9 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, readiness: Arc<
                 continue;
             }
         };
-        let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
+        let Ok(permit) = permits.clone().try_acquire_owned() else {
+            continue;
+        };
         let (metrics, readiness, stop) = (metrics.clone(), readiness.clone(), stop.clone());
         let service = service_fn(move |request| {
             let response = answer(&request, &metrics, &readiness);
@@ -76,13 +80,18 @@ fn answer(request: &Request<Incoming>, metrics: &Metrics, readiness: &Readiness)
             response.headers_mut().insert(CONTENT_TYPE, kind);
             response
         }
-        _ => text(StatusCode::NOT_FOUND, "/livez, /readyz and /metrics are here\n".to_owned()),
+        _ => text(
+            StatusCode::NOT_FOUND,
+            "/livez, /readyz and /metrics are here\n".to_owned(),
+        ),
     }
 }
 
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }

@@ -44,19 +44,23 @@ fn read_pod(raw: &RawValue) -> Result<Pod, Failure> {
 
 /// Some claim of the pod is not in the snapshot, or not named yet.
 fn lacks_claims(snapshot: &Snapshot, pod: &Pod) -> bool {
-    pod.claims.iter().any(|entry| match (entry.claim_name(), &entry.generated) {
-        (Some(name), _) => {
-            !snapshot.claims.contains_key(&NamespacedName::new(pod.key.namespace.clone(), name.clone()))
-        }
-        // The controller said that no claim is needed.
-        (None, Some(None)) => false,
-        (None, _) => true,
-    })
+    pod.claims
+        .iter()
+        .any(|entry| match (entry.claim_name(), &entry.generated) {
+            (Some(name), _) => !snapshot
+                .claims
+                .contains_key(&NamespacedName::new(pod.key.namespace.clone(), name.clone())),
+            // The controller said that no claim is needed.
+            (None, Some(None)) => false,
+            (None, _) => true,
+        })
 }
 
 impl Handlers {
     fn ready(&self) -> Result<(), Failure> {
-        self.readiness.listed().map_err(|missing| Failure::NotReady(format!("wattlane is starting: {missing}")))
+        self.readiness
+            .listed()
+            .map_err(|missing| Failure::NotReady(format!("wattlane is starting: {missing}")))
     }
 
     /// The newest snapshot, a moment later if it lacks a claim of the pod.
@@ -78,7 +82,11 @@ impl Service for Handlers {
         record(&pod);
         let snapshot = self.snapshot_for(&pod).await;
         let rules = self.policy.load().rules();
-        let context = Context { snapshot: &snapshot, selectors: &self.selectors, rules: &rules };
+        let context = Context {
+            snapshot: &snapshot,
+            selectors: &self.selectors,
+            rules: &rules,
+        };
         let mut tally = Tally::default();
         let verdicts: Verdicts = match Demand::of(context, &pod) {
             Ok(demand) if demand.is_empty() => {
@@ -115,10 +123,16 @@ impl Service for Handlers {
         record(&pod);
         let snapshot = self.snapshot_for(&pod).await;
         let rules = self.policy.load().rules();
-        let context = Context { snapshot: &snapshot, selectors: &self.selectors, rules: &rules };
+        let context = Context {
+            snapshot: &snapshot,
+            selectors: &self.selectors,
+            rules: &rules,
+        };
         let mut scores = vec![0; args.names.len()];
         // A refusal now, after filter said yes: bind will say it again. Scores cannot.
-        let Ok(demand) = Demand::of(context, &pod) else { return Ok(scores) };
+        let Ok(demand) = Demand::of(context, &pod) else {
+            return Ok(scores);
+        };
         if demand.is_empty() {
             return Ok(scores);
         }
@@ -139,7 +153,10 @@ impl Service for Handlers {
         if let Err(missing) = self.readiness.listed() {
             self.metrics.bind(Bound::Error);
             let message = format!("wattlane is starting: {missing}");
-            return Err(BindFailure { message, refusal: false });
+            return Err(BindFailure {
+                message,
+                refusal: false,
+            });
         }
         let rules = Arc::new(self.policy.load().rules());
         let request = BindRequest {
@@ -164,22 +181,33 @@ impl Service for Handlers {
                     Kind::ApiRefused | Kind::Unknown | Kind::Unfinished | Kind::Internal => Bound::Error,
                 };
                 self.metrics.bind(bound);
-                Err(BindFailure { message: error.message.to_string(), refusal: bound != Bound::Error })
+                Err(BindFailure {
+                    message: error.message.to_string(),
+                    refusal: bound != Bound::Error,
+                })
             }
         }
     }
 
     async fn admit(&self, request: AdmissionRequest) -> AdmissionAnswer {
-        let asked =
-            admission::Request { namespace: &request.namespace, operation: "CREATE", object: &request.object };
+        let asked = admission::Request {
+            namespace: &request.namespace,
+            operation: "CREATE",
+            object: &request.object,
+        };
         match self.admitter.admit(&asked, request.dry_run).await {
             Decision::LeaveAlone { reason, warnings } => {
                 self.metrics.skipped(reason.as_str());
-                AdmissionAnswer { warnings, ..AdmissionAnswer::allow() }
+                AdmissionAnswer {
+                    warnings,
+                    ..AdmissionAnswer::allow()
+                }
             }
-            Decision::Patch { ops, warnings, .. } => {
-                AdmissionAnswer { patch: Some(ops), warnings, ..AdmissionAnswer::allow() }
-            }
+            Decision::Patch { ops, warnings, .. } => AdmissionAnswer {
+                patch: Some(ops),
+                warnings,
+                ..AdmissionAnswer::allow()
+            },
             Decision::Refuse(refused) => AdmissionAnswer::deny(refused.code, refused.message),
         }
     }
@@ -208,7 +236,11 @@ impl Tally {
 
     fn report(&self, metrics: &Metrics) {
         metrics.nodes_fit(self.fit);
-        for (reason, count) in Reason::ALL.into_iter().zip(self.refused).filter(|(_, count)| *count > 0) {
+        for (reason, count) in Reason::ALL
+            .into_iter()
+            .zip(self.refused)
+            .filter(|(_, count)| *count > 0)
+        {
             metrics.nodes_refused(reason, count);
         }
     }

@@ -38,7 +38,11 @@ struct Rejected {
 }
 
 fn rejected(status: StatusCode, outcome: Outcome, words: impl Into<String>) -> Rejected {
-    Rejected { status, outcome, words: words.into() }
+    Rejected {
+        status,
+        outcome,
+        words: words.into(),
+    }
 }
 
 impl<S: Service> Router<S> {
@@ -56,7 +60,12 @@ impl<S: Service> Router<S> {
 
     pub(super) async fn handle(&self, client: &Client, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let verb = verb_of(request.uri().path());
-        let mut record = Record { metrics: &self.metrics, verb, begun: Instant::now(), outcome: Outcome::Gone };
+        let mut record = Record {
+            metrics: &self.metrics,
+            verb,
+            begun: Instant::now(),
+            outcome: Outcome::Gone,
+        };
         let span = tracing::info_span!(
             "request",
             verb = verb.as_str(),
@@ -77,7 +86,11 @@ impl<S: Service> Router<S> {
             Err(_) => {
                 tracing::error!("panic in a request; this request failed, nothing else");
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
-                (status, Outcome::Panic, words(status, "internal error in wattlane: see its log"))
+                (
+                    status,
+                    Outcome::Panic,
+                    words(status, "internal error in wattlane: see its log"),
+                )
             }
         };
         record.outcome = outcome;
@@ -86,9 +99,15 @@ impl<S: Service> Router<S> {
         }
         // What is left of a body we did not read must not be taken for the next request.
         if matches!(outcome, Outcome::TooLarge | Outcome::Timeout) {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        tracing::debug!(outcome = outcome.as_str(), took_us = record.begun.elapsed().as_micros() as u64, "answered");
+        tracing::debug!(
+            outcome = outcome.as_str(),
+            took_us = record.begun.elapsed().as_micros() as u64,
+            "answered"
+        );
         response
     }
 
@@ -102,12 +121,17 @@ impl<S: Service> Router<S> {
                 return Err(rejected(StatusCode::NOT_IMPLEMENTED, Outcome::NotBuilt, words));
             }
             Verb::Other => {
-                let words = "wattlane serves POST /extender/filter, /extender/prioritize, /extender/bind and /admission/mutate";
+                let words =
+                    "wattlane serves POST /extender/filter, /extender/prioritize, /extender/bind and /admission/mutate";
                 return Err(rejected(StatusCode::NOT_FOUND, Outcome::NotFound, words));
             }
         };
         if request.method() != Method::POST {
-            return Err(rejected(StatusCode::METHOD_NOT_ALLOWED, Outcome::BadRequest, "this path takes POST"));
+            return Err(rejected(
+                StatusCode::METHOD_NOT_ALLOWED,
+                Outcome::BadRequest,
+                "this path takes POST",
+            ));
         }
         if verb != Verb::Mutate {
             may_call(client)?;
@@ -116,24 +140,30 @@ impl<S: Service> Router<S> {
             let words = "wattlane is doing as much of this as it may at one time: try again";
             return Err(rejected(StatusCode::SERVICE_UNAVAILABLE, Outcome::Shed, words));
         };
-        let body = body::read(request.into_body(), limit, self.limits.body, &self.room).await.map_err(|e| match e {
-            BodyError::TooLarge => rejected(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                Outcome::TooLarge,
-                format!("the body is larger than the {limit} bytes this path takes"),
-            ),
-            BodyError::TooSlow => rejected(
-                StatusCode::REQUEST_TIMEOUT,
-                Outcome::Timeout,
-                format!("the body did not arrive within {} s", self.limits.body.as_secs()),
-            ),
-            BodyError::NoRoom => {
-                rejected(StatusCode::SERVICE_UNAVAILABLE, Outcome::Shed, "no room for the body now: try again")
-            }
-            BodyError::Broken(why) => {
-                rejected(StatusCode::BAD_REQUEST, Outcome::BadRequest, format!("the body broke off: {why}"))
-            }
-        })?;
+        let body = body::read(request.into_body(), limit, self.limits.body, &self.room)
+            .await
+            .map_err(|e| match e {
+                BodyError::TooLarge => rejected(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    Outcome::TooLarge,
+                    format!("the body is larger than the {limit} bytes this path takes"),
+                ),
+                BodyError::TooSlow => rejected(
+                    StatusCode::REQUEST_TIMEOUT,
+                    Outcome::Timeout,
+                    format!("the body did not arrive within {} s", self.limits.body.as_secs()),
+                ),
+                BodyError::NoRoom => rejected(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    Outcome::Shed,
+                    "no room for the body now: try again",
+                ),
+                BodyError::Broken(why) => rejected(
+                    StatusCode::BAD_REQUEST,
+                    Outcome::BadRequest,
+                    format!("the body broke off: {why}"),
+                ),
+            })?;
         let service = &*self.service;
         Ok(match verb {
             Verb::Filter => verbs::filter(service, &body).await,
@@ -181,13 +211,17 @@ impl Drop for Record<'_> {
 fn json(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 fn words(status: StatusCode, words: &str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(format!("{words}\n").into()));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }

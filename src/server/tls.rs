@@ -133,7 +133,10 @@ impl Tls {
                     let again = std::mem::replace(&mut unreadable, true);
                     if !again {
                         metrics.tls_reload(false);
-                        tracing::warn!(error = format!("{error:#}"), "TLS files not usable; the old ones stay in use");
+                        tracing::warn!(
+                            error = format!("{error:#}"),
+                            "TLS files not usable; the old ones stay in use"
+                        );
                     }
                 }
             }

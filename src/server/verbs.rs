@@ -14,7 +14,11 @@ pub(super) struct Answered {
 }
 
 fn answered(outcome: Outcome, body: Vec<u8>) -> Answered {
-    Answered { status: StatusCode::OK, outcome, body }
+    Answered {
+        status: StatusCode::OK,
+        outcome,
+        body,
+    }
 }
 
 /// kube-scheduler reads only that the status is not 200 and tries the pod again with backoff; people read the words.
@@ -25,7 +29,11 @@ fn failed(failure: Failure) -> Answered {
         Failure::Error(words) => (StatusCode::INTERNAL_SERVER_ERROR, Outcome::Error, words),
     };
     tracing::warn!(status = status.as_u16(), why = words, "no answer");
-    Answered { status, outcome, body: words.into_bytes() }
+    Answered {
+        status,
+        outcome,
+        body: words.into_bytes(),
+    }
 }
 
 fn unreadable(error: WireError) -> Answered {
@@ -40,7 +48,11 @@ pub(super) async fn filter(service: &impl Service, body: &[u8]) -> Answered {
     match service.filter(&args).await {
         Ok(verdicts) => {
             let left = verdicts.iter().filter(|v| v.is_none()).count();
-            let outcome = if left == 0 && !args.names.is_empty() { Outcome::Refused } else { Outcome::Ok };
+            let outcome = if left == 0 && !args.names.is_empty() {
+                Outcome::Refused
+            } else {
+                Outcome::Ok
+            };
             if outcome == Outcome::Refused {
                 let example = verdicts.iter().flatten().next().map(|w| &**w).unwrap_or_default();
                 tracing::info!(nodes = args.names.len(), example, "no node can take the pod");
@@ -69,13 +81,20 @@ pub(super) async fn bind(service: &impl Service, body: &[u8]) -> Answered {
         Err(e) => return answered(Outcome::BadRequest, extender::bind_result(Some(&e.0))),
     };
     let span = tracing::Span::current();
-    span.record("pod", tracing::field::display(format_args!("{}/{}", args.namespace, args.name)));
+    span.record(
+        "pod",
+        tracing::field::display(format_args!("{}/{}", args.namespace, args.name)),
+    );
     span.record("uid", &args.uid);
     span.record("node", &args.node);
     match service.bind(&args).await {
         Ok(()) => answered(Outcome::Ok, extender::bind_result(None)),
         Err(failure) => {
-            let outcome = if failure.refusal { Outcome::Refused } else { Outcome::Error };
+            let outcome = if failure.refusal {
+                Outcome::Refused
+            } else {
+                Outcome::Error
+            };
             answered(outcome, extender::bind_result(Some(&failure.message)))
         }
     }
@@ -87,7 +106,10 @@ pub(super) async fn mutate(service: &impl Service, metrics: &Metrics, body: &[u8
         Err(e) => return unreadable(e),
     };
     let span = tracing::Span::current();
-    span.record("pod", tracing::field::display(format_args!("{}/{}", request.namespace, request.name)));
+    span.record(
+        "pod",
+        tracing::field::display(format_args!("{}/{}", request.namespace, request.name)),
+    );
     let uid = request.uid.clone();
     let (answer, admitted) = if request.creates_pod() {
         let answer = service.admit(request).await;

@@ -24,10 +24,19 @@ impl Manifest {
                 path.display()
             );
         }
-        if text.lines().any(|l| key_of(l) == Some("caBundle") && l.trim_end().ends_with(['|', '>'])) {
-            bail!("{}: a caBundle goes over several lines: write it on one line", path.display());
+        if text
+            .lines()
+            .any(|l| key_of(l) == Some("caBundle") && l.trim_end().ends_with(['|', '>']))
+        {
+            bail!(
+                "{}: a caBundle goes over several lines: write it on one line",
+                path.display()
+            );
         }
-        Ok(Self { path: path.to_owned(), text })
+        Ok(Self {
+            path: path.to_owned(),
+            text,
+        })
     }
 
     pub(super) fn write(&self, ca_pem: &str) -> anyhow::Result<()> {
@@ -65,7 +74,10 @@ mod tests {
     #[test]
     fn only_the_ca_bundle_changes() {
         let text = "# caBundle: stays\nwebhooks:\n- clientConfig:\n    caBundle: \"\"   # put in\n    url: x\n- clientConfig:\n    caBundle: b2xk";
-        let manifest = Manifest { path: "m".into(), text: text.into() };
+        let manifest = Manifest {
+            path: "m".into(),
+            text: text.into(),
+        };
         assert_eq!(
             manifest.with("CA"),
             "# caBundle: stays\nwebhooks:\n- clientConfig:\n    caBundle: Q0E=\n    url: x\n- clientConfig:\n    caBundle: Q0E="
@@ -76,7 +88,11 @@ mod tests {
     fn a_manifest_without_a_place_for_it_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("m.yaml");
-        for (text, word) in [("kind: Pod\n", "0 caBundle"), ("clientConfig:\n  url: x\n", "1 clientConfig"), ("caBundle: |\n  x\n", "several lines")] {
+        for (text, word) in [
+            ("kind: Pod\n", "0 caBundle"),
+            ("clientConfig:\n  url: x\n", "1 clientConfig"),
+            ("caBundle: |\n  x\n", "several lines"),
+        ] {
             std::fs::write(&path, text).expect("writes");
             let error = Manifest::read(&path).err().expect(word).to_string();
             assert!(error.contains(word), "{error}");

@@ -25,7 +25,11 @@ pub(super) struct Placed {
 impl Placed {
     /// The device with its class, without claim and request.
     pub(super) fn device(snapshot: &Snapshot, id: &DeviceId) -> Self {
-        let found = snapshot.pools.iter().flatten().find(|p| p.pool.driver == id.driver && p.pool.name == id.pool);
+        let found = snapshot
+            .pools
+            .iter()
+            .flatten()
+            .find(|p| p.pool.driver == id.driver && p.pool.name == id.pool);
         let classified = found.and_then(|state| {
             let position = *state.pool.by_name.get(&id.device)?;
             Some(state.pool.devices.get(position as usize)?.classified.clone())
@@ -34,7 +38,10 @@ impl Placed {
             driver: id.driver.to_string(),
             pool: id.pool.to_string(),
             device: id.device.to_string(),
-            class: classified.as_ref().and_then(|c| c.class.as_ref()).map(ToString::to_string),
+            class: classified
+                .as_ref()
+                .and_then(|c| c.class.as_ref())
+                .map(ToString::to_string),
             watts: classified.and_then(|c| c.watts),
             ..Self::default()
         }
@@ -56,14 +63,19 @@ pub(super) struct Row {
     /// Node to reason, for each node that said no.
     pub(super) refused: BTreeMap<String, String>,
     pub(super) error: Option<String>,
-    /// What the first free devices of that node would have been.
+    /// What list order would have given it, had it placed the pods before it too; and where.
     pub(super) list_order: Vec<Placed>,
+    pub(super) list_order_node: Option<String>,
 }
 
 impl Row {
     pub(super) fn of(manifest: &Value) -> Self {
         let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default().to_owned();
-        Self { namespace: text("namespace"), name: text("name"), ..Self::default() }
+        Self {
+            namespace: text("namespace"),
+            name: text("name"),
+            ..Self::default()
+        }
     }
 
     fn classes(devices: &[Placed]) -> BTreeSet<&str> {
@@ -98,7 +110,11 @@ impl Report {
         for row in &mut pods {
             row.watts = row.devices.iter().filter_map(|d| d.watts).sum();
             let classes = Row::classes(&row.devices);
-            row.class = if classes.len() == 1 { classes.first().map(ToString::to_string) } else { None };
+            row.class = if classes.len() == 1 {
+                classes.first().map(ToString::to_string)
+            } else {
+                None
+            };
         }
         let mixed = |devices: fn(&Row) -> &[Placed]| pods.iter().filter(|r| Row::classes(devices(r)).len() > 1).count();
         let summary = Summary {
@@ -134,10 +150,13 @@ impl Report {
         };
         let mut rows = vec![["POD", "NODE", "DEVICES", "WATTS", "CLASS", "LIST ORDER"].map(str::to_owned)];
         for row in &self.pods {
-            let list_order = match Row::classes(&row.list_order).len() {
-                0 | 1 => names(&row.list_order),
-                classes => format!("{} ({classes} classes mixed)", names(&row.list_order)),
+            let node = row.list_order_node.as_ref().filter(|n| Some(*n) != row.node.as_ref());
+            let node = node.map(|n| format!("{n}: ")).unwrap_or_default();
+            let mixed = match Row::classes(&row.list_order).len() {
+                0 | 1 => String::new(),
+                classes => format!(" ({classes} classes mixed)"),
             };
+            let list_order = format!("{node}{}{mixed}", names(&row.list_order));
             rows.push([
                 format!("{}/{}", row.namespace, row.name),
                 row.node.clone().unwrap_or_else(|| "-".to_owned()),
