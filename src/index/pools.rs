@@ -121,6 +121,7 @@ pub(super) fn assemble(
         by_name,
         counter_sets,
         masks: MaskCache::default(),
+        summary: std::sync::OnceLock::new(),
     };
     pool.health = health(&pool, &current);
     (pool, scopes)
