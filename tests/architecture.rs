@@ -13,7 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("policy", &["model", "selector", "placement"]),
     ("convert", &["model"]),
     ("index", &["model", "snapshot", "convert"]),
-    ("publish", &["model", "snapshot", "index"]),
+    ("publish", &["model", "snapshot", "index", "convert"]),
     ("wire", &["model", "convert"]),
     ("cluster", &["model", "index", "publish", "convert"]),
     (

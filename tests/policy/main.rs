@@ -193,7 +193,7 @@ fn what_is_wrong_is_said_with_its_place() {
 fn all_errors_at_once() {
     let errors =
         errors("extra: 1\nclasses: [{name: A, match: x, watts: no}, {}]\nplacement: {nodes: x}\ndefaults: {y: z}");
-    assert_eq!(errors.len(), 6, "{errors:#?}");
+    assert_eq!(errors.len(), 7, "{errors:#?}");
 }
 
 #[test]
