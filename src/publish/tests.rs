@@ -170,14 +170,18 @@ async fn a_reservation_that_nobody_waits_for_is_released() {
 
     for polls_by_task in [false, true] {
         let (running, _) = started();
-        let claim = serde_json::json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": {}});
-        let claim = crate::convert::object(&claim).expect("readable").expect("a claim");
-        running
-            .index
-            .change(Change::Upsert(claim))
-            .await
-            .expect("the task runs");
+        let claim = crate::model::Claim {
+            key: NamespacedName::new("ns", "c"),
+            uid: "u".into(),
+            resource_version: "1".into(),
+            deleting: false,
+            owner_pod: None,
+            spec: Arc::default(),
+            allocation: None,
+            reserved_for: vec![],
+        };
+        let claim = Change::Upsert(Object::Claim(claim));
+        running.index.change(claim).await.expect("the task runs");
         let reservation = crate::index::Reservation {
             pod: NamespacedName::new("ns", "p"),
             pod_uid: "p".into(),
