@@ -256,7 +256,7 @@ async fn index(
             Message::Flush(answer) => {
                 let _ = answer.send(());
             }
-            Message::Classifier(_) | Message::Refused(_) => {}
+            Message::Classifier(_) | Message::Refused(..) => {}
         }
         snapshot.version += 1;
         current.store(Arc::new(snapshot.clone()));
