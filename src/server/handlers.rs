@@ -56,6 +56,20 @@ fn lacks_claims(snapshot: &Snapshot, pod: &Pod) -> bool {
         })
 }
 
+/// The pod as it is known best. The scheduler may send one from before the claim controller named its claims; the
+/// one in the snapshot may have them already, and waiting could never change the one that was sent.
+fn named(snapshot: &Snapshot, sent: &Arc<Pod>) -> Arc<Pod> {
+    let unnamed = |pod: &Pod| {
+        pod.claims
+            .iter()
+            .any(|c| c.claim_name().is_none() && c.generated.is_none())
+    };
+    match snapshot.pods.get(&sent.key) {
+        Some(seen) if unnamed(sent) && seen.uid == sent.uid => seen.clone(),
+        _ => sent.clone(),
+    }
+}
+
 impl Handlers {
     fn ready(&self) -> Result<(), Failure> {
         self.readiness
@@ -63,24 +77,26 @@ impl Handlers {
             .map_err(|missing| Failure::NotReady(format!("wattlane is starting: {missing}")))
     }
 
-    /// The newest snapshot, a moment later if it lacks a claim of the pod.
-    async fn snapshot_for(&self, pod: &Pod) -> Arc<Snapshot> {
-        let snapshot = self.reader.load();
-        if !lacks_claims(&snapshot, pod) {
-            return snapshot;
+    /// The newest snapshot and the pod as known best; a moment later where a claim of the pod is still missing.
+    async fn picture(&self, sent: Arc<Pod>) -> (Arc<Snapshot>, Arc<Pod>) {
+        let complete = |s: &Snapshot| !lacks_claims(s, &named(s, &sent));
+        let mut snapshot = self.reader.load();
+        if !complete(&snapshot) {
+            drop(snapshot);
+            let there = self.reader.wait_until(CATCH_UP, complete).await;
+            snapshot = there.unwrap_or_else(|| self.reader.load());
         }
-        drop(snapshot);
-        let there = self.reader.wait_until(CATCH_UP, |s| !lacks_claims(s, pod)).await;
-        there.unwrap_or_else(|| self.reader.load())
+        let pod = named(&snapshot, &sent);
+        (snapshot, pod)
     }
 }
 
 impl Service for Handlers {
     async fn filter(&self, args: &ExtenderArgs<'_>) -> Result<Verdicts, Failure> {
         self.ready()?;
-        let pod = Arc::new(read_pod(args.pod)?);
+        let pod = read_pod(args.pod)?;
         record(&pod);
-        let snapshot = self.snapshot_for(&pod).await;
+        let (snapshot, pod) = self.picture(Arc::new(pod)).await;
         let rules = self.policy.load().rules();
         let context = Context {
             snapshot: &snapshot,
@@ -121,7 +137,7 @@ impl Service for Handlers {
         self.ready()?;
         let pod = read_pod(args.pod)?;
         record(&pod);
-        let snapshot = self.snapshot_for(&pod).await;
+        let (snapshot, pod) = self.picture(Arc::new(pod)).await;
         let rules = self.policy.load().rules();
         let context = Context {
             snapshot: &snapshot,
@@ -248,11 +264,43 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::Reason;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::{Pod, Reason, Snapshot, convert, named};
 
     /// `Tally` indexes by discriminant.
     #[test]
     fn reasons_are_listed_in_the_order_of_their_discriminants() {
         assert!(Reason::ALL.iter().enumerate().all(|(i, r)| *r as usize == i));
+    }
+
+    fn pod(uid: &str, claim: Option<&str>) -> Arc<Pod> {
+        let statuses: Vec<_> = claim
+            .map(|c| json!({"name": "gpu", "resourceClaimName": c}))
+            .into_iter()
+            .collect();
+        let value = json!({
+            "metadata": {"namespace": "ns", "name": "p", "uid": uid},
+            "spec": {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
+            "status": {"resourceClaimStatuses": statuses},
+        });
+        Arc::new(convert::pod(&value).expect("a pod"))
+    }
+
+    #[test]
+    fn claims_named_since_the_pod_was_sent_are_known() {
+        let (bare, full) = (pod("u1", None), pod("u1", Some("p-gpu")));
+        let mut snapshot = Snapshot::default();
+        assert_eq!(named(&snapshot, &bare), bare);
+        snapshot.pods.insert(full.key.clone(), full.clone());
+        assert_eq!(named(&snapshot, &bare), full);
+        // Another pod of that name: its claims are not ours.
+        let other = pod("u2", None);
+        assert_eq!(named(&snapshot, &other), other);
+        // What the scheduler says itself stands: our watch may be the older one.
+        snapshot.pods.insert(bare.key.clone(), bare);
+        assert_eq!(named(&snapshot, &full), full);
     }
 }

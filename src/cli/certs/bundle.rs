@@ -24,10 +24,7 @@ impl Manifest {
                 path.display()
             );
         }
-        if text
-            .lines()
-            .any(|l| key_of(l) == Some("caBundle") && l.trim_end().ends_with(['|', '>']))
-        {
+        if goes_on(&text) {
             bail!(
                 "{}: a caBundle goes over several lines: write it on one line",
                 path.display()
@@ -52,6 +49,11 @@ impl Manifest {
                     out += &line[..at];
                     out += "caBundle: ";
                     out += &bundle;
+                    // Neither base64 nor an empty string holds a `#`: this one begins a comment.
+                    if let Some(comment) = line[at..].find(" #") {
+                        out.push(' ');
+                        out += line[at + comment..].trim();
+                    }
                     out += if line.ends_with('\n') { "\n" } else { "" };
                 }
                 None => out += line,
@@ -59,6 +61,25 @@ impl Manifest {
         }
         out
     }
+}
+
+/// Whether a line indented deeper follows a `caBundle:`: a block scalar, or a value that was wrapped. Replacing only
+/// its first line would leave the rest behind.
+fn goes_on(text: &str) -> bool {
+    let mut lines = text.lines().filter(|l| !l.trim().is_empty()).peekable();
+    while let Some(line) = lines.next() {
+        let (Some("caBundle"), Some(column)) = (key_of(line), line.find("caBundle")) else {
+            continue;
+        };
+        let deeper = |next: &&str| {
+            let indent = next.len() - next.trim_start().len();
+            indent > column && !next.trim_start().starts_with('#')
+        };
+        if lines.peek().is_some_and(deeper) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The key of a line in block style, `- ` in front of it or not.
@@ -80,7 +101,7 @@ mod tests {
         };
         assert_eq!(
             manifest.with("CA"),
-            "# caBundle: stays\nwebhooks:\n- clientConfig:\n    caBundle: Q0E=\n    url: x\n- clientConfig:\n    caBundle: Q0E="
+            "# caBundle: stays\nwebhooks:\n- clientConfig:\n    caBundle: Q0E= # put in\n    url: x\n- clientConfig:\n    caBundle: Q0E="
         );
     }
 
@@ -92,6 +113,8 @@ mod tests {
             ("kind: Pod\n", "0 caBundle"),
             ("clientConfig:\n  url: x\n", "1 clientConfig"),
             ("caBundle: |\n  x\n", "several lines"),
+            ("clientConfig:\n  caBundle: >- # folded\n\n    x\n", "several lines"),
+            ("- caBundle: abc\n    def\n", "several lines"),
         ] {
             std::fs::write(&path, text).expect("writes");
             let error = Manifest::read(&path).err().expect(word).to_string();
