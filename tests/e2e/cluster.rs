@@ -57,11 +57,13 @@ impl Cluster {
             listen,
             admin,
         };
-        cluster
-            .install(scheduler)
-            .await
-            .map_err(|e| e.context(cluster.plane.tails()))?;
-        Ok(cluster)
+        match cluster.install(scheduler).await {
+            Ok(()) => Ok(cluster),
+            Err(e) => {
+                eprintln!("{}", cluster.plane.tails());
+                Err(e)
+            }
+        }
     }
 
     async fn install(&mut self, scheduler_port: u16) -> Result<()> {

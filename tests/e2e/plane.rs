@@ -79,7 +79,8 @@ impl Plane {
                 .iter()
                 .any(|p| p.log().contains("address already in use"));
             if !port_lost || attempts == ATTEMPTS {
-                return Err(e.context(plane.tails()));
+                eprintln!("{}", plane.tails());
+                return Err(e);
             }
         }
     }
@@ -258,15 +259,16 @@ impl Plane {
         Ok(())
     }
 
-    /// Waits until a health endpoint says yes. Its certificate is not looked at: it is on loopback, and self-signed.
+    /// Waits until a health endpoint, `https://HOST:PORT/NAME`, says yes. Its certificate is not looked at: it is on loopback, and self-signed.
     pub(crate) async fn healthy(&mut self, url: &str) -> Result<()> {
-        let uri: http::Uri = url.parse()?;
-        let mut config = kube::Config::new(uri.clone());
+        let (server, path) = url.rsplit_once('/').context("a URL has a path")?;
+        let path = format!("/{path}");
+        let mut config = kube::Config::new(server.parse()?);
         config.accept_invalid_certs = true;
         let client = kube::Client::try_from(config)?;
         until(url, START, async || {
             self.all_alive()?;
-            let request = http::Request::get(uri.path()).body(vec![])?;
+            let request = http::Request::get(&path).body(vec![])?;
             client.request_text(request).await.map(drop).map_err(Into::into)
         })
         .await

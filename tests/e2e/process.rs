@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Lines of a log that are worth printing when a test fails.
-const TAIL_LINES: usize = 40;
+const TAIL_LINES: usize = 30;
+/// Every component without client certificates says this all the time, and means nothing by it.
+const NOISE: &str = "extension-apiserver-authentication";
 
 pub(crate) struct Process {
     name: &'static str,
@@ -76,7 +78,7 @@ impl Process {
 
     pub(crate) fn tail(&self) -> String {
         let log = self.log();
-        let lines: Vec<_> = log.lines().collect();
+        let lines: Vec<_> = log.lines().filter(|line| !line.contains(NOISE)).collect();
         let tail = &lines[lines.len().saturating_sub(TAIL_LINES)..];
         format!("---- {} (last lines) ----\n{}\n", self.name, tail.join("\n"))
     }
