@@ -1,6 +1,8 @@
 //! Is every device given once, and has every bound pod what it was promised? Read from the API server alone, so that
 //! wattlane's own bookkeeping is not asked about itself.
 
+mod finds;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
@@ -40,6 +42,10 @@ impl Audit {
         let pods = Api::<Pod>::all(client.clone()).list(&all).await?.items;
         let claims = Api::<ResourceClaim>::all(client.clone()).list(&all).await?.items;
         let slices = Api::<ResourceSlice>::all(client).list(&all).await?.items;
+        Self::of(pods, claims, slices)
+    }
+
+    fn of(pods: Vec<Pod>, claims: Vec<ResourceClaim>, slices: Vec<ResourceSlice>) -> Result<Self> {
         Ok(Self {
             pods,
             claims: claims.into_iter().map(|c| (key(&c.metadata), c)).collect(),

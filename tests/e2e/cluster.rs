@@ -1,31 +1,26 @@
 //! A control plane with wattlane in it, installed from manifests/base as a cluster administrator would: its RBAC, its
 //! policy, its webhook and its kube-scheduler, with the certificates that `wattlane certs` makes.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
-use kube::discovery::{Scope, pinned_kind};
+use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
+use crate::manifests::{SYSTEM, apply, manifest};
 use crate::objects;
-use crate::plane::{Plane, User};
+use crate::plane::Plane;
 use crate::process::free_ports;
+use crate::users::User;
 use crate::wait::{SOON, until};
 
 /// The namespace that has opted in, in every test.
 pub(crate) const NAMESPACE: &str = "models";
 
-const SYSTEM: &str = "wattlane-system";
 const WATTLANE: &str = "wattlane";
-
-/// Two control planes at once would only make both slow.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 pub(crate) struct Cluster {
     plane: Plane,
@@ -36,7 +31,6 @@ pub(crate) struct Cluster {
 
 /// Runs a test in a cluster of its own. Logs are printed when it fails; nothing is left running either way.
 pub(crate) async fn run(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
-    let _turn = ONE_AT_A_TIME.lock().await;
     let mut cluster = Box::pin(Cluster::start())
         .await
         .unwrap_or_else(|e| panic!("no cluster: {e:#}"));
@@ -183,29 +177,9 @@ impl Cluster {
         self.plane.healthy(&format!("https://127.0.0.1:{port}/readyz")).await
     }
 
-    /// Server-side apply of any object; `namespace` is for namespaced ones that name none, as kustomize does it.
+    /// Server-side apply of any object.
     pub(crate) async fn apply(&self, object: &Value, namespace: &str) -> Result<()> {
-        let mut object: DynamicObject = serde_json::from_value(object.clone())?;
-        let types = object.types.clone().context("an object without apiVersion and kind")?;
-        let name = object.metadata.name.clone().context("an object without a name")?;
-        let (resource, capabilities) = pinned_kind(&self.client, &GroupVersionKind::try_from(&types)?).await?;
-        let api: Api<DynamicObject> = match capabilities.scope {
-            Scope::Cluster => Api::all_with(self.client(), &resource),
-            Scope::Namespaced => {
-                let namespace = object.metadata.namespace.get_or_insert_with(|| namespace.to_owned());
-                Api::namespaced_with(self.client(), namespace, &resource)
-            }
-        };
-        let what = format!("{} {name}", types.kind);
-        // kube-system, for one, appears a moment after the API server is ready.
-        until(&what, SOON, async || {
-            let params = PatchParams::apply("e2e").force();
-            api.patch(&name, &params, &Patch::Apply(&object))
-                .await
-                .map(drop)
-                .map_err(Into::into)
-        })
-        .await
+        apply(&self.client, object, namespace).await
     }
 
     /// As cluster administrator.
@@ -220,11 +194,4 @@ impl Cluster {
     fn policy(&self) -> PathBuf {
         self.plane.dir().join("policy.yaml")
     }
-}
-
-/// The documents of a file of manifests/base.
-fn manifest(file: &str) -> Result<Vec<Value>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base").join(file);
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    serde_saphyr::from_str_multiple(&text).with_context(|| path.display().to_string())
 }

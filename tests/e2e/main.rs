@@ -8,9 +8,11 @@
 
 mod audit;
 mod cluster;
+mod manifests;
 mod objects;
 mod plane;
 mod process;
+mod users;
 mod wait;
 
 mod binding;

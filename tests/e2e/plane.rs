@@ -1,7 +1,6 @@
 //! The control plane without wattlane: etcd, kube-apiserver, kube-controller-manager and the default kube-scheduler,
 //! on loopback, in a temporary folder. Flags as little as they can be for a cluster without kubelets.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -10,53 +9,27 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::process::{Process, free_ports};
+use crate::users::{self, User};
 use crate::wait::until;
 
 const START: Duration = Duration::from_secs(90);
 const ATTEMPTS: usize = 3;
 
-/// Whom the API server knows, each by a token.
-#[derive(Clone, Copy)]
-pub(crate) enum User {
-    Admin,
-    /// The ServiceAccounts of manifests/base: RBAC is tested because these have nothing but those roles.
-    Wattlane,
-    WattlaneScheduler,
-}
-
-impl User {
-    const ALL: [User; 3] = [User::Admin, User::Wattlane, User::WattlaneScheduler];
-
-    /// The API server lives for one test, on loopback: the tokens are no secrets.
-    fn token(self) -> &'static str {
-        match self {
-            Self::Admin => "admin",
-            Self::Wattlane => "wattlane",
-            Self::WattlaneScheduler => "wattlane-scheduler",
-        }
-    }
-
-    /// token, name, uid, groups
-    fn csv(self) -> String {
-        let token = self.token();
-        match self {
-            Self::Admin => format!("{token},admin,admin,\"system:masters\"\n"),
-            _ => format!("{token},system:serviceaccount:wattlane-system:{token},{token}\n"),
-        }
-    }
-}
-
 pub(crate) struct Plane {
     /// In the order of their start; ended in the opposite order.
     processes: Vec<Process>,
-    api_port: u16,
     client: Option<kube::Client>,
     bin: PathBuf,
-    /// Last: removed when all that writes into it has ended.
+    /// Removed when all that writes into it has ended.
     dir: TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
+
+/// Two control planes at once would only make both slow.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 impl Plane {
     pub(crate) async fn start() -> Result<Self> {
@@ -66,10 +39,10 @@ impl Plane {
             attempts += 1;
             let mut plane = Self {
                 processes: vec![],
-                api_port: 0,
                 client: None,
                 bin: bin.clone(),
                 dir: tempfile::Builder::new().prefix("wattlane-e2e-").tempdir()?,
+                _turn: ONE_AT_A_TIME.lock().await,
             };
             let Err(e) = plane.bring_up().await else {
                 return Ok(plane);
@@ -87,8 +60,7 @@ impl Plane {
 
     async fn bring_up(&mut self) -> Result<()> {
         let [etcd, peer, api, controllers, scheduler] = free_ports()?;
-        self.api_port = api;
-        self.write_identities()?;
+        users::write(self.dir.path(), api)?;
         let bind = "--bind-address=127.0.0.1";
         let dir = self.dir.path().display().to_string();
         let admin = self.kubeconfig(User::Admin).display().to_string();
@@ -183,35 +155,7 @@ impl Plane {
         )
     }
 
-    /// Tokens, a kubeconfig for each, and the key of ServiceAccount tokens that the API server insists on.
-    fn write_identities(&self) -> Result<()> {
-        let dir = self.dir.path();
-        let key = rcgen::KeyPair::generate()?;
-        std::fs::write(dir.join("sa.key"), key.serialize_pem())?;
-        std::fs::write(dir.join("sa.pub"), key.public_key_pem())?;
-        let tokens = dir.join("tokens.csv");
-        std::fs::write(&tokens, User::ALL.map(User::csv).concat())?;
-        std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600))?;
-        for user in User::ALL {
-            let server = format!("https://127.0.0.1:{}", self.api_port);
-            // Written by the API server at its first start: self-signed, hence its own authority.
-            let authority = dir.join("api/apiserver.crt");
-            self.write(
-                &format!("{}.kubeconfig", user.token()),
-                &json!({
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "clusters": [{"name": "test", "cluster": {"server": server, "certificate-authority": authority}}],
-                    "users": [{"name": "test", "user": {"token": user.token()}}],
-                    "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-                    "current-context": "test",
-                }),
-            )?;
-        }
-        Ok(())
-    }
-
-    /// A JSON document in the folder; JSON is YAML, so a kubeconfig may be one.
+    /// A JSON document in the folder, for a program that reads YAML.
     pub(crate) fn write(&self, name: &str, document: &serde_json::Value) -> Result<PathBuf> {
         let path = self.dir.path().join(name);
         std::fs::write(&path, serde_json::to_vec_pretty(document)?)?;
@@ -279,7 +223,7 @@ impl Plane {
     }
 
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
-        self.dir.path().join(format!("{}.kubeconfig", user.token()))
+        users::kubeconfig(self.dir.path(), user)
     }
 
     /// As cluster administrator.
