@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Api, DynamicObject, Patch, PatchParams, ValidationDirective};
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, ValidationDirective};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use serde_json::Value;
 
 use crate::plane::Plane;
+use crate::users::User;
 use crate::wait::{SOON, until};
 
 /// The namespace of kustomization.yaml.
@@ -50,7 +52,7 @@ pub(crate) async fn apply(client: &kube::Client, object: &Value, namespace: &str
 
 #[tokio::test]
 #[ignore = "needs the control plane binaries: tests/controlplane/build"]
-async fn every_manifest_is_accepted_as_it_is() {
+async fn every_manifest_is_accepted_and_its_role_is_enforced() {
     let plane = Box::pin(Plane::start()).await.expect("a control plane");
     let outcome = async {
         let kustomization = manifest("kustomization.yaml")?;
@@ -65,7 +67,26 @@ async fn every_manifest_is_accepted_as_it_is() {
                 apply(&plane.client(), &object, SYSTEM).await?;
             }
         }
-        anyhow::Ok(())
+        // All other tests say that wattlane's role is enough. They could not, if the API server allowed everything.
+        let wattlane = plane.connect(User::Wattlane).await?;
+        let all = ListParams::default();
+        until("the role to be in force", SOON, async || {
+            Ok(Api::<Pod>::all(wattlane.clone()).list(&all).await.map(drop)?)
+        })
+        .await?;
+        let secrets = Api::<Secret>::all(wattlane.clone()).list(&all).await;
+        ensure!(
+            matches!(&secrets, Err(kube::Error::Api(e)) if e.code == 403),
+            "secrets: {secrets:?}"
+        );
+        let deleted = Api::<Pod>::namespaced(wattlane, SYSTEM)
+            .delete("any", &DeleteParams::default())
+            .await;
+        ensure!(
+            matches!(&deleted, Err(kube::Error::Api(e)) if e.code == 403),
+            "deletes pods: {deleted:?}"
+        );
+        Ok(())
     };
-    outcome.await.expect("all manifests applied");
+    outcome.await.expect("all manifests applied, and the role in force");
 }
