@@ -91,10 +91,8 @@ async fn a_deployment_gets_two_cards_of_one_class() {
         let templates = templates.list(&ListParams::default()).await?.items;
         ensure!(templates.len() == 1, "{} templates", templates.len());
         let labels = templates[0].metadata.labels.clone().unwrap_or_default();
-        ensure!(
-            labels.keys().any(|k| k.contains("wattlane")),
-            "nothing says whose the template is: {labels:?}"
-        );
+        let owner = labels.get("app.kubernetes.io/managed-by");
+        ensure!(owner.is_some_and(|o| o == "wattlane"), "nothing says whose the template is: {labels:?}");
         Ok(())
     })
     .await;
