@@ -92,7 +92,10 @@ async fn a_deployment_gets_two_cards_of_one_class() {
         ensure!(templates.len() == 1, "{} templates", templates.len());
         let labels = templates[0].metadata.labels.clone().unwrap_or_default();
         let owner = labels.get("app.kubernetes.io/managed-by");
-        ensure!(owner.is_some_and(|o| o == "wattlane"), "nothing says whose the template is: {labels:?}");
+        ensure!(
+            owner.is_some_and(|o| o == "wattlane"),
+            "nothing says whose the template is: {labels:?}"
+        );
         Ok(())
     })
     .await;

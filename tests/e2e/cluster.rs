@@ -36,7 +36,7 @@ pub(crate) async fn run(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
         .unwrap_or_else(|e| panic!("no cluster: {e:#}"));
     let outcome = test(&mut cluster).await.and_then(|()| cluster.plane.all_alive());
     if let Err(e) = outcome {
-        // Panics while the cluster is alive, so that its destructor prints the logs.
+        cluster.plane.report();
         panic!("{e:#}");
     }
 }
@@ -54,7 +54,7 @@ impl Cluster {
         match cluster.install(scheduler).await {
             Ok(()) => Ok(cluster),
             Err(e) => {
-                eprintln!("{}", cluster.plane.tails());
+                cluster.plane.report();
                 Err(e)
             }
         }

@@ -23,6 +23,7 @@ pub(crate) struct Plane {
     processes: Vec<Process>,
     client: Option<kube::Client>,
     bin: PathBuf,
+    reported: bool,
     /// Removed when all that writes into it has ended.
     dir: TempDir,
     _turn: MutexGuard<'static, ()>,
@@ -40,6 +41,7 @@ impl Plane {
             let mut plane = Self {
                 processes: vec![],
                 client: None,
+                reported: false,
                 bin: bin.clone(),
                 dir: tempfile::Builder::new().prefix("wattlane-e2e-").tempdir()?,
                 _turn: ONE_AT_A_TIME.lock().await,
@@ -52,7 +54,7 @@ impl Plane {
                 .iter()
                 .any(|p| p.log().contains("address already in use"));
             if !port_lost || attempts == ATTEMPTS {
-                eprintln!("{}", plane.tails());
+                plane.report();
                 return Err(e);
             }
         }
@@ -237,15 +239,19 @@ impl Plane {
         Ok(kube::Client::try_from(config)?)
     }
 
-    pub(crate) fn tails(&self) -> String {
-        self.processes.iter().map(Process::tail).collect()
+    /// Prints the ends of the logs, for the reader of a failure.
+    pub(crate) fn report(&mut self) {
+        // etcd has yet to be the one with something to say.
+        let tails = self.processes.iter().filter(|p| p.name() != "etcd").map(Process::tail);
+        eprintln!("{}", tails.collect::<String>());
+        self.reported = true;
     }
 }
 
 impl Drop for Plane {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.tails());
+        if std::thread::panicking() && !self.reported {
+            self.report();
         }
         // A client before its server, or the logs would end in complaints.
         while let Some(mut process) = self.processes.pop() {

@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Lines of a log that are worth printing when a test fails.
 const TAIL_LINES: usize = 30;
+const TAIL_WIDTH: usize = 400;
 /// Every component without client certificates says this all the time, and means nothing by it.
 const NOISE: &str = "extension-apiserver-authentication";
 
@@ -80,7 +81,11 @@ impl Process {
         let log = self.log();
         let lines: Vec<_> = log.lines().filter(|line| !line.contains(NOISE)).collect();
         let tail = &lines[lines.len().saturating_sub(TAIL_LINES)..];
-        format!("---- {} (last lines) ----\n{}\n", self.name, tail.join("\n"))
+        let cut: Vec<String> = tail
+            .iter()
+            .map(|line| line.chars().take(TAIL_WIDTH).collect())
+            .collect();
+        format!("---- {} (last lines) ----\n{}\n", self.name, cut.join("\n"))
     }
 }
 
