@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::process::{Process, free_ports};
 use crate::users::{self, User};
-use crate::wait::until;
+use crate::wait::{Hopeless, until};
 
 const START: Duration = Duration::from_secs(90);
 const ATTEMPTS: usize = 3;
@@ -199,7 +199,7 @@ impl Plane {
     pub(crate) fn all_alive(&mut self) -> Result<()> {
         for process in &mut self.processes {
             if let Some(status) = process.ended() {
-                bail!("{} ended: {status}\n{}", process.name(), process.tail());
+                bail!(Hopeless(format!("{} ended by itself: {status}", process.name())));
             }
         }
         Ok(())
