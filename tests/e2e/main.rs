@@ -4,6 +4,7 @@
 //!     tests/controlplane/build && cargo test --test e2e -- --ignored
 //!
 //! One test at a time, each with a control plane of its own (up in about five seconds): nodes are not namespaced.
+//! A failure prints the ends of the logs; `WATTLANE_E2E_KEEP=DIR` keeps every control plane's folder with all of them.
 //! What a test asserts it reads from the API server, never from wattlane.
 
 mod audit;

@@ -257,6 +257,18 @@ impl Drop for Plane {
         while let Some(mut process) = self.processes.pop() {
             process.kill();
         }
+        // For who wants to read whole logs: a folder a control plane.
+        if let Some(keep) = std::env::var_os("WATTLANE_E2E_KEEP") {
+            self.dir.disable_cleanup(true);
+            let to = PathBuf::from(keep).join(self.dir.path().file_name().expect("a folder has a name"));
+            if let Err(e) = std::fs::rename(self.dir.path(), &to) {
+                eprintln!(
+                    "kept in {}, not moved to {}: {e}",
+                    self.dir.path().display(),
+                    to.display()
+                );
+            }
+        }
     }
 }
 
