@@ -1,5 +1,7 @@
 //! Logs: to stderr always, as text or JSON, at a level per part.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -30,7 +32,9 @@ impl LogArgs {
         let filter = EnvFilter::try_new(self.log_level.as_deref().unwrap_or(&default))?;
         let builder = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(std::io::stderr);
+            .with_writer(std::io::stderr)
+            // Colours are for terminals: in a file they are noise.
+            .with_ansi(std::io::stderr().is_terminal());
         let installed = match self.log_format {
             LogFormat::Text => builder.try_init(),
             LogFormat::Json => builder.json().flatten_event(true).try_init(),

@@ -1,0 +1,197 @@
+//! A control plane with wattlane in it, installed from manifests/base as a cluster administrator would: its RBAC, its
+//! policy, its webhook and its kube-scheduler, with the certificates that `wattlane certs` makes.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+
+use crate::manifests::{SYSTEM, apply, manifest};
+use crate::objects;
+use crate::plane::Plane;
+use crate::process::free_ports;
+use crate::users::User;
+use crate::wait::{SOON, until};
+
+/// The namespace that has opted in, in every test.
+pub(crate) const NAMESPACE: &str = "models";
+
+const WATTLANE: &str = "wattlane";
+
+pub(crate) struct Cluster {
+    plane: Plane,
+    client: kube::Client,
+    listen: u16,
+    admin: u16,
+}
+
+/// Runs a test in a cluster of its own. Logs are printed when it fails; nothing is left running either way.
+pub(crate) async fn run(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
+    let mut cluster = Box::pin(Cluster::start())
+        .await
+        .unwrap_or_else(|e| panic!("no cluster: {e:#}"));
+    let outcome = test(&mut cluster).await.and_then(|()| cluster.plane.all_alive());
+    if let Err(e) = outcome {
+        cluster.plane.report();
+        panic!("{e:#}");
+    }
+}
+
+impl Cluster {
+    async fn start() -> Result<Self> {
+        let plane = Plane::start().await?;
+        let [listen, admin, scheduler] = free_ports()?;
+        let mut cluster = Self {
+            client: plane.client(),
+            plane,
+            listen,
+            admin,
+        };
+        match cluster.install(scheduler).await {
+            Ok(()) => Ok(cluster),
+            Err(e) => {
+                cluster.plane.report();
+                Err(e)
+            }
+        }
+    }
+
+    async fn install(&mut self, scheduler_port: u16) -> Result<()> {
+        self.make_certificates()?;
+        for file in ["namespace.yaml", "rbac.yaml", "scheduler.yaml"] {
+            for object in manifest(file)? {
+                // Deployments would become pods that nothing here can run.
+                if object["kind"] != "Deployment" {
+                    self.apply(&object, SYSTEM).await?;
+                }
+            }
+        }
+        self.apply(&objects::namespace(NAMESPACE, true), "").await?;
+        self.apply(&objects::device_class(), "").await?;
+        let policy = &manifest("policy.yaml")?[0]["data"]["policy.yaml"];
+        std::fs::write(self.policy(), policy.as_str().context("policy.yaml holds no policy")?)?;
+        self.start_wattlane().await?;
+        self.register_webhook().await?;
+        self.start_scheduler(scheduler_port).await
+    }
+
+    fn make_certificates(&self) -> Result<()> {
+        let made = Command::new(env!("CARGO_BIN_EXE_wattlane"))
+            .args(["certs", "--dns", "localhost,127.0.0.1", "--out"])
+            .arg(self.certificates())
+            .output()?;
+        ensure!(
+            made.status.success(),
+            "wattlane certs: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+        Ok(())
+    }
+
+    /// Starts `wattlane serve` and waits until it is ready. Also after `kill_wattlane`.
+    pub(crate) async fn start_wattlane(&mut self) -> Result<()> {
+        let certificates = self.certificates();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wattlane"));
+        command
+            .args(["serve", "--cluster", "kube"])
+            .args(["--listen", &format!("127.0.0.1:{}", self.listen)])
+            .args(["--admin-listen", &format!("127.0.0.1:{}", self.admin)])
+            .arg("--policy")
+            .arg(self.policy())
+            .arg("--tls-cert")
+            .arg(certificates.join("tls.crt"))
+            .arg("--tls-key")
+            .arg(certificates.join("tls.key"))
+            .arg("--client-ca")
+            .arg(certificates.join("ca.crt"))
+            .env("KUBECONFIG", self.plane.kubeconfig(User::Wattlane));
+        self.plane.run(WATTLANE, &mut command)?;
+        let ready = format!("http://127.0.0.1:{}/readyz", self.admin);
+        self.plane.healthy(&ready).await
+    }
+
+    /// SIGKILL, in the middle of whatever it does.
+    pub(crate) fn kill_wattlane(&mut self) -> Result<()> {
+        self.plane.kill(WATTLANE)
+    }
+
+    /// The configuration of the manifest, at an address that exists here.
+    async fn register_webhook(&mut self) -> Result<()> {
+        let ca = std::fs::read(self.certificates().join("ca.crt"))?;
+        let bundle = base64::engine::general_purpose::STANDARD.encode(ca);
+        for mut object in manifest("webhook.yaml")? {
+            for webhook in object["webhooks"]
+                .as_array_mut()
+                .context("no webhooks in webhook.yaml")?
+            {
+                let path = webhook["clientConfig"]["service"]["path"]
+                    .as_str()
+                    .context("no path in webhook.yaml")?;
+                let url = format!("https://127.0.0.1:{}{path}", self.listen);
+                webhook["clientConfig"] = json!({"url": url, "caBundle": bundle});
+            }
+            self.apply(&object, "").await?;
+        }
+        // The API server learns of it by a watch of its own.
+        let pods: Api<Pod> = Api::namespaced(self.client(), NAMESPACE);
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        until("the webhook to be asked", SOON, async || {
+            self.plane.all_alive()?;
+            let pod = pods
+                .create(&dry_run, &objects::gpu_pod("is-the-webhook-there", 1)?)
+                .await?;
+            let scheduler = pod.spec.and_then(|s| s.scheduler_name);
+            ensure!(
+                scheduler.as_deref() == Some("wattlane"),
+                "a pod's schedulerName is {scheduler:?}"
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// The second kube-scheduler with the configuration of the manifest; only addresses and paths are put in.
+    async fn start_scheduler(&mut self, port: u16) -> Result<()> {
+        let documents = manifest("scheduler.yaml")?;
+        let text = documents.iter().find_map(|d| d["data"]["config.yaml"].as_str());
+        let mut config: Value = serde_saphyr::from_str(text.context("no config.yaml in scheduler.yaml")?)?;
+        config["clientConnection"] = json!({"kubeconfig": self.plane.kubeconfig(User::WattlaneScheduler)});
+        let extender = &mut config["extenders"][0];
+        extender["urlPrefix"] = json!(format!("https://127.0.0.1:{}/extender", self.listen));
+        let certificates = self.certificates();
+        extender["tlsConfig"] = json!({
+            "caFile": certificates.join("ca.crt"),
+            "certFile": certificates.join("client.crt"),
+            "keyFile": certificates.join("client.key"),
+        });
+        let path = self.plane.write("wattlane-scheduler.json", &config)?;
+        self.plane
+            .scheduler("wattlane-scheduler", User::WattlaneScheduler, &path, port)?;
+        self.plane.healthy(&format!("https://127.0.0.1:{port}/readyz")).await
+    }
+
+    /// Server-side apply of any object.
+    pub(crate) async fn apply(&self, object: &Value, namespace: &str) -> Result<()> {
+        apply(&self.client, object, namespace).await
+    }
+
+    /// As cluster administrator.
+    pub(crate) fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    fn certificates(&self) -> PathBuf {
+        self.plane.dir().join("certificates")
+    }
+
+    fn policy(&self) -> PathBuf {
+        self.plane.dir().join("policy.yaml")
+    }
+}

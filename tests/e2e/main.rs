@@ -1,0 +1,23 @@
+//! End-to-end tests: the real etcd, kube-apiserver, kube-controller-manager and two kube-schedulers, the real
+//! `wattlane serve`, and this repository's own manifests. No kubelet: a pod is done when it is bound.
+//!
+//!     tests/controlplane/build && cargo test --test e2e -- --ignored
+//!
+//! One test at a time, each with a control plane of its own (up in about five seconds): nodes are not namespaced.
+//! A failure prints the ends of the logs; `WATTLANE_E2E_KEEP=DIR` keeps every control plane's folder with all of them.
+//! What a test asserts it reads from the API server, never from wattlane.
+
+mod audit;
+mod cluster;
+mod manifests;
+mod objects;
+mod plane;
+mod process;
+mod users;
+mod wait;
+
+mod binding;
+mod refusal;
+mod restart;
+mod untouched;
+mod user_claims;

@@ -1,0 +1,290 @@
+//! The control plane without wattlane: etcd, kube-apiserver, kube-controller-manager and the default kube-scheduler,
+//! on loopback, in a temporary folder. Flags as little as they can be for a cluster without kubelets.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::process::{Process, free_ports};
+use crate::users::{self, User};
+use crate::wait::{Hopeless, until};
+
+const START: Duration = Duration::from_secs(90);
+const ATTEMPTS: usize = 3;
+
+pub(crate) struct Plane {
+    /// In the order of their start; ended in the opposite order.
+    processes: Vec<Process>,
+    client: Option<kube::Client>,
+    bin: PathBuf,
+    reported: bool,
+    /// Removed when all that writes into it has ended.
+    dir: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Two control planes at once would only make both slow.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+impl Plane {
+    pub(crate) async fn start() -> Result<Self> {
+        let bin = binaries();
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let mut plane = Self {
+                processes: vec![],
+                client: None,
+                reported: false,
+                bin: bin.clone(),
+                dir: tempfile::Builder::new().prefix("wattlane-e2e-").tempdir()?,
+                _turn: ONE_AT_A_TIME.lock().await,
+            };
+            let Err(e) = plane.bring_up().await else {
+                return Ok(plane);
+            };
+            let port_lost = plane
+                .processes
+                .iter()
+                .any(|p| p.log().contains("address already in use"));
+            if !port_lost || attempts == ATTEMPTS {
+                plane.report();
+                return Err(e);
+            }
+        }
+    }
+
+    async fn bring_up(&mut self) -> Result<()> {
+        let [etcd, peer, api, controllers, scheduler] = free_ports()?;
+        users::write(self.dir.path(), api)?;
+        let bind = "--bind-address=127.0.0.1";
+        let dir = self.dir.path().display().to_string();
+        let admin = self.kubeconfig(User::Admin).display().to_string();
+
+        self.spawn(
+            "etcd",
+            &[
+                &format!("--data-dir={dir}/etcd"),
+                &format!("--listen-client-urls=http://127.0.0.1:{etcd}"),
+                &format!("--advertise-client-urls=http://127.0.0.1:{etcd}"),
+                &format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
+                "--unsafe-no-fsync",
+            ],
+        )?;
+        self.spawn(
+            "kube-apiserver",
+            &[
+                &format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+                &format!("--secure-port={api}"),
+                bind,
+                // Named, or it looks for a default route; and nobody reaches it through the `kubernetes` service.
+                "--advertise-address=127.0.0.1",
+                "--endpoint-reconciler-type=none",
+                &format!("--cert-dir={dir}/api"),
+                &format!("--token-auth-file={dir}/tokens.csv"),
+                "--authorization-mode=RBAC",
+                // It would hold every pod until its namespace has a ServiceAccount, which nobody makes here.
+                "--disable-admission-plugins=ServiceAccount",
+                "--service-cluster-ip-range=10.0.0.0/24",
+                "--service-account-issuer=https://wattlane.test",
+                &format!("--service-account-key-file={dir}/sa.pub"),
+                &format!("--service-account-signing-key-file={dir}/sa.key"),
+            ],
+        )?;
+        let client = until("kube-apiserver", START, async || {
+            self.all_alive()?;
+            let client = self.connect(User::Admin).await?;
+            client.request_text(http::Request::get("/readyz").body(vec![])?).await?;
+            Ok(client)
+        })
+        .await?;
+        self.client = Some(client);
+
+        self.spawn(
+            "kube-controller-manager",
+            &[
+                &format!("--kubeconfig={admin}"),
+                &format!("--authentication-kubeconfig={admin}"),
+                &format!("--authorization-kubeconfig={admin}"),
+                "--leader-elect=false",
+                &format!("--secure-port={controllers}"),
+                bind,
+                &format!("--cert-dir={dir}/controllers"),
+                "--controllers=resourceclaim-controller,garbage-collector-controller,namespace-controller,\
+             deployment-controller,replicaset-controller,job-controller",
+                // Its 20 requests a second would make claims slower than a test wants to wait.
+                "--kube-api-qps=2000",
+                "--kube-api-burst=4000",
+                "--concurrent-resourceclaim-syncs=50",
+            ],
+        )?;
+        let config = self.write(
+            "scheduler.json",
+            &json!({
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "leaderElection": {"leaderElect": false},
+                "clientConnection": {"kubeconfig": admin, "qps": 1000, "burst": 2000},
+            }),
+        )?;
+        self.scheduler("kube-scheduler", User::Admin, &config, scheduler)?;
+        self.healthy(&format!("https://127.0.0.1:{controllers}/healthz"))
+            .await?;
+        self.healthy(&format!("https://127.0.0.1:{scheduler}/readyz")).await
+    }
+
+    /// A kube-scheduler with a configuration of its own. Wait for `/readyz` on the port with `healthy`.
+    pub(crate) fn scheduler(&mut self, name: &'static str, user: User, config: &Path, port: u16) -> Result<()> {
+        let kubeconfig = self.kubeconfig(user).display().to_string();
+        let dir = self.dir.path().display().to_string();
+        self.spawn_as(
+            name,
+            "kube-scheduler",
+            &[
+                &format!("--config={}", config.display()),
+                &format!("--authentication-kubeconfig={kubeconfig}"),
+                &format!("--authorization-kubeconfig={kubeconfig}"),
+                &format!("--secure-port={port}"),
+                "--bind-address=127.0.0.1",
+                &format!("--cert-dir={dir}/{name}"),
+            ],
+        )
+    }
+
+    /// A JSON document in the folder, for a program that reads YAML.
+    pub(crate) fn write(&self, name: &str, document: &serde_json::Value) -> Result<PathBuf> {
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, serde_json::to_vec_pretty(document)?)?;
+        Ok(path)
+    }
+
+    fn spawn(&mut self, binary: &'static str, args: &[&str]) -> Result<()> {
+        self.spawn_as(binary, binary, args)
+    }
+
+    fn spawn_as(&mut self, name: &'static str, binary: &str, args: &[&str]) -> Result<()> {
+        let mut command = Command::new(self.bin.join(binary));
+        self.run(name, command.args(args))
+    }
+
+    /// Starts a process that belongs to this control plane.
+    pub(crate) fn run(&mut self, name: &'static str, command: &mut Command) -> Result<()> {
+        let process = Process::start(name, command.current_dir(self.dir.path()), self.dir.path())?;
+        self.processes.push(process);
+        Ok(())
+    }
+
+    /// SIGKILL for one process.
+    pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
+        let at = self.processes.iter().position(|p| p.name() == name);
+        let mut process = self
+            .processes
+            .remove(at.with_context(|| format!("{name} is not running"))?);
+        ensure!(
+            process.ended().is_none(),
+            "{name} had ended by itself\n{}",
+            process.tail()
+        );
+        process.kill();
+        Ok(())
+    }
+
+    /// An error when a process has ended by itself: nothing that needs it will ever come.
+    pub(crate) fn all_alive(&mut self) -> Result<()> {
+        for process in &mut self.processes {
+            if let Some(status) = process.ended() {
+                bail!(Hopeless(format!("{} ended by itself: {status}", process.name())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a health endpoint, `https://HOST:PORT/NAME`, says yes. Its certificate is not looked at: it is on loopback, and self-signed.
+    pub(crate) async fn healthy(&mut self, url: &str) -> Result<()> {
+        let (server, path) = url.rsplit_once('/').context("a URL has a path")?;
+        let path = format!("/{path}");
+        let mut config = kube::Config::new(server.parse()?);
+        config.accept_invalid_certs = true;
+        let client = kube::Client::try_from(config)?;
+        until(url, START, async || {
+            self.all_alive()?;
+            let request = http::Request::get(&path).body(vec![])?;
+            client.request_text(request).await.map(drop).map_err(Into::into)
+        })
+        .await
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
+        users::kubeconfig(self.dir.path(), user)
+    }
+
+    /// As cluster administrator.
+    pub(crate) fn client(&self) -> kube::Client {
+        self.client.clone().expect("set before start returns")
+    }
+
+    pub(crate) async fn connect(&self, user: User) -> Result<kube::Client> {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig(user))?;
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    /// Prints the ends of the logs, for the reader of a failure.
+    pub(crate) fn report(&mut self) {
+        // etcd has yet to be the one with something to say.
+        let tails = self.processes.iter().filter(|p| p.name() != "etcd").map(Process::tail);
+        eprintln!("{}", tails.collect::<String>());
+        self.reported = true;
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.reported {
+            self.report();
+        }
+        // A client before its server, or the logs would end in complaints.
+        while let Some(mut process) = self.processes.pop() {
+            process.kill();
+        }
+        // For who wants to read whole logs: a folder a control plane.
+        if let Some(keep) = std::env::var_os("WATTLANE_E2E_KEEP") {
+            self.dir.disable_cleanup(true);
+            let to = PathBuf::from(keep).join(self.dir.path().file_name().expect("a folder has a name"));
+            if let Err(e) = std::fs::rename(self.dir.path(), &to) {
+                eprintln!(
+                    "kept in {}, not moved to {}: {e}",
+                    self.dir.path().display(),
+                    to.display()
+                );
+            }
+        }
+    }
+}
+
+/// The folder with the control plane's programs. Panics when there is none: a test that skips itself cannot fail.
+fn binaries() -> PathBuf {
+    // Under the target folder, which is somewhere above this program, whatever CARGO_TARGET_DIR and --target say.
+    let above = Path::new(env!("CARGO_BIN_EXE_wattlane")).ancestors().skip(1);
+    let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
+    let complete = |dir: &PathBuf| {
+        ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+            .iter()
+            .all(|b| dir.join(b).is_file())
+    };
+    above
+        .map(|dir| dir.join("controlplane/bin"))
+        .chain(assets)
+        .find(complete)
+        .expect("etcd, kube-apiserver and kin in target/controlplane/bin or KUBEBUILDER_ASSETS: run tests/controlplane/build")
+}
