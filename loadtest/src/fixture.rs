@@ -1,0 +1,135 @@
+//! A cluster of eight-GPU nodes as files, and the pods that ask it for something.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+pub(crate) const GPUS: usize = 8;
+
+/// How many nodes can take the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Fit {
+    All,
+    One,
+    None,
+}
+
+impl Fit {
+    pub(crate) const ALL: [Self; 3] = [Self::All, Self::One, Self::None];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::One => "one",
+            Self::None => "none",
+        }
+    }
+
+    fn request(self) -> Value {
+        let exactly = |count: usize, selector: &str| {
+            let selectors: Vec<Value> = match selector {
+                "" => vec![],
+                text => vec![json!({"cel": {"expression": text}})],
+            };
+            json!({"name": "gpu", "exactly": {
+                "deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": count, "selectors": selectors}})
+        };
+        match self {
+            Self::All => exactly(2, ""),
+            Self::One => exactly(2, "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA B200'"),
+            Self::None => exactly(GPUS + 1, ""),
+        }
+    }
+}
+
+pub(crate) fn node_name(i: usize) -> String {
+    // The length of an ordinary cloud node name: names are most of the request's bytes.
+    format!("gpu-pool-a-{i:05}.eu-west-1.compute.internal")
+}
+
+fn slice(i: usize) -> Value {
+    // One node, in the middle, holds another product: what "one fits" looks for.
+    let (product, memory) = if i == 7 {
+        ("NVIDIA B200", "183359Mi")
+    } else {
+        ("NVIDIA H100 80GB HBM3", "81559Mi")
+    };
+    let device = |g: usize| {
+        json!({
+            "name": format!("gpu-{g}"),
+            "attributes": {
+                "type": {"string": "gpu"},
+                "uuid": {"string": format!("GPU-{i:08x}-{g:04x}")},
+                "productName": {"string": product},
+                "brand": {"string": "Nvidia"},
+                "architecture": {"string": "Hopper"},
+                "cudaComputeCapability": {"version": "9.0.0"},
+                "driverVersion": {"version": "580.95.5"},
+                "cudaDriverVersion": {"version": "13.0.0"},
+                "resource.kubernetes.io/pciBusID": {"string": format!("0000:{:02x}:00.0", 0x11 + 0x18 * g)},
+                "resource.kubernetes.io/pcieRoot": {"string": format!("pci0000:{:02x}", 0x10 + 0x18 * g)},
+            },
+            "capacity": {"memory": {"value": memory}},
+        })
+    };
+    let node = node_name(i);
+    json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+        "metadata": {"name": format!("{node}-gpu.nvidia.com")},
+        "spec": {
+            "driver": "gpu.nvidia.com", "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": (0..GPUS).map(device).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// The pod of a scenario as kube-scheduler would send it, with its claim made and known.
+pub(crate) fn pod(fit: Fit) -> Value {
+    let name = format!("fit-{}", fit.name());
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "bench", "uid": format!("pod-uid-{}", fit.name()),
+            "labels": {"app": "llm", "pod-template-hash": "6d5f7c9b8d"},
+            "annotations": {"prometheus.io/scrape": "true"},
+        },
+        "spec": {
+            "schedulerName": "wattlane",
+            "containers": [{
+                "name": "server", "image": "example.com/llm:1",
+                "args": ["--model", "/models/llm", "--tensor-parallel-size", "2"],
+                "env": (0..12).map(|i| json!({"name": format!("SETTING_{i}"), "value": "some-value"})).collect::<Vec<_>>(),
+                "resources": {"requests": {"cpu": "8", "memory": "64Gi"}, "limits": {"memory": "64Gi"}, "claims": [{"name": "gpu"}]},
+                "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+            }],
+            "volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": format!("claim-{}", fit.name())}],
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+/// Writes the cluster as one JSON List.
+pub(crate) fn write(nodes: usize, path: &Path) -> anyhow::Result<()> {
+    let mut items = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench", "labels": {"wattlane.dev/enabled": "true"}}}),
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}, "spec": {"selectors": [
+            {"cel": {"expression": "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"}}]}}),
+    ];
+    for fit in Fit::ALL {
+        items.push(json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": format!("claim-{}", fit.name()), "namespace": "bench"},
+            "spec": {"devices": {"requests": [fit.request()]}}}));
+    }
+    for i in 0..nodes {
+        items.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(i)}}));
+        items.push(slice(i));
+    }
+    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
+    serde_json::to_writer(&mut file, &json!({"apiVersion": "v1", "kind": "List", "items": items}))?;
+    file.flush()?;
+    Ok(())
+}
