@@ -8,60 +8,7 @@ use crate::model::{
 };
 use crate::snapshot::Snapshot;
 
-/// The kinds we watch. A closed set: metric label and readiness latch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    Node,
-    Pod,
-    Namespace,
-    Slice,
-    Claim,
-    Template,
-    Class,
-    RuntimeClass,
-}
-
-impl Kind {
-    pub const ALL: [Self; 8] = [
-        Self::Node,
-        Self::Pod,
-        Self::Namespace,
-        Self::Slice,
-        Self::Claim,
-        Self::Template,
-        Self::Class,
-        Self::RuntimeClass,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Node => "Node",
-            Self::Pod => "Pod",
-            Self::Namespace => "Namespace",
-            Self::Slice => "ResourceSlice",
-            Self::Claim => "ResourceClaim",
-            Self::Template => "ResourceClaimTemplate",
-            Self::Class => "DeviceClass",
-            Self::RuntimeClass => "RuntimeClass",
-        }
-    }
-}
-
-/// One object of a kind.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Object {
-    Node(Node),
-    Pod(Pod),
-    Namespace(Namespace),
-    Slice(Slice),
-    Claim(Claim),
-    Template(ClaimTemplate),
-    Class(DeviceClass),
-    RuntimeClass(Name),
-}
-
-/// Key of an object; cluster-scoped kinds have an empty namespace.
-pub type Key = NamespacedName;
+pub use crate::convert::{Key, Kind, Object};
 
 #[derive(Clone, Debug)]
 pub enum Change {

@@ -1,0 +1,173 @@
+//! Pods, from a watch, a file or a kube-scheduler extender request: the same JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ConvertError;
+use super::node::is_extended;
+use super::read::{Amount, List, Map, Meta, Names, labels, read};
+use crate::model::{Name, NamespacedName, Pod, PodClaim, PodClaimSource, Quantity};
+
+#[derive(Deserialize)]
+struct Root<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+    #[serde(borrow, default)]
+    spec: Option<Spec<'a>>,
+    #[serde(borrow, default)]
+    status: Option<Status<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec<'a> {
+    #[serde(borrow)]
+    scheduler_name: Option<&'a str>,
+    #[serde(borrow)]
+    node_name: Option<&'a str>,
+    #[serde(borrow)]
+    resource_claims: List<RawClaim<'a>>,
+    #[serde(borrow)]
+    containers: List<Container<'a>>,
+    #[serde(borrow)]
+    init_containers: List<Container<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawClaim<'a> {
+    name: &'a str,
+    #[serde(borrow)]
+    resource_claim_name: Option<&'a str>,
+    #[serde(borrow)]
+    resource_claim_template_name: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container<'a> {
+    #[serde(borrow)]
+    resources: Option<Resources<'a>>,
+    #[serde(borrow)]
+    restart_policy: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Resources<'a> {
+    #[serde(borrow)]
+    limits: Map<'a, Amount>,
+    #[serde(borrow)]
+    requests: Map<'a, Amount>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status<'a> {
+    #[serde(borrow)]
+    phase: Option<&'a str>,
+    #[serde(borrow)]
+    resource_claim_statuses: List<ClaimStatus<'a>>,
+    #[serde(borrow)]
+    extended_resource_claim_status: Option<ExtendedClaim<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ClaimStatus<'a> {
+    name: &'a str,
+    #[serde(borrow)]
+    resource_claim_name: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExtendedClaim<'a> {
+    #[serde(borrow)]
+    resource_claim_name: Option<&'a str>,
+}
+
+/// Annotations that anybody here reads.
+fn read_annotation(key: &str) -> bool {
+    ["wattlane.dev/", "nvidia.com/", "amd.com/", "hami.io/"]
+        .iter()
+        .any(|prefix| key.starts_with(prefix))
+}
+
+pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
+    let Root { metadata, spec, status } = read(value)?;
+    let spec = spec.ok_or_else(|| ConvertError::at("spec", "missing"))?;
+    let (phase, statuses, extended) = status.map_or((None, None, None), |s| {
+        (s.phase, s.resource_claim_statuses, s.extended_resource_claim_status)
+    });
+    let statuses = statuses.unwrap_or_default();
+    let mut claims = vec![];
+    for (i, raw) in spec.resource_claims.into_iter().flatten().enumerate() {
+        let source = match (raw.resource_claim_name, raw.resource_claim_template_name) {
+            (Some(name), None) => PodClaimSource::Claim(name.into()),
+            (None, Some(name)) => PodClaimSource::Template(name.into()),
+            _ => {
+                return Err(ConvertError::at(
+                    &format!("spec.resourceClaims[{i}]"),
+                    "needs either resourceClaimName or resourceClaimTemplateName; other sources are not supported",
+                ));
+            }
+        };
+        claims.push(PodClaim {
+            name: raw.name.into(),
+            source,
+            generated: statuses
+                .iter()
+                .find(|s| s.name == raw.name)
+                .map(|s| s.resource_claim_name.map(Name::from)),
+        });
+    }
+    Ok(Pod {
+        key: NamespacedName::new(metadata.namespace(), metadata.name()?),
+        uid: metadata.uid(),
+        labels: metadata.labels(),
+        annotations: labels(metadata.annotations.as_ref(), read_annotation),
+        scheduler_name: spec
+            .scheduler_name
+            .filter(|n| !n.is_empty())
+            .unwrap_or("default-scheduler")
+            .into(),
+        node_name: spec.node_name.unwrap_or_default().into(),
+        finished: matches!(phase, Some("Succeeded" | "Failed")),
+        deleting: metadata.deleting(),
+        claims,
+        extended_resources: extended_resources(spec.containers, spec.init_containers),
+        extended_resource_claim: extended.and_then(|e| e.resource_claim_name).map(Name::from),
+    })
+}
+
+/// What the pod needs at once: containers and sidecars together, or the largest init container.
+fn extended_resources(containers: List<Container<'_>>, init: List<Container<'_>>) -> Vec<(Name, Quantity)> {
+    let mut names = Names::default();
+    let mut running: BTreeMap<Name, Quantity> = BTreeMap::new();
+    let mut largest: BTreeMap<Name, Quantity> = BTreeMap::new();
+    let containers = containers.into_iter().flatten().map(|c| (false, c));
+    let init = init.into_iter().flatten().map(|c| (true, c));
+    for (is_init, container) in containers.chain(init) {
+        let Some(resources) = container.resources else { continue };
+        // Equal by API validation where both are set; a limit alone stands for the request.
+        let mut wanted = resources.requests.unwrap_or_default();
+        wanted.extend(resources.limits.unwrap_or_default());
+        for (name, amount) in wanted.into_iter().filter(|(name, _)| is_extended(name)) {
+            let (name, Amount(amount)) = (names.of(name), amount);
+            if !is_init || container.restart_policy == Some("Always") {
+                let sum = running.entry(name).or_insert(Quantity::ZERO);
+                *sum = sum.plus(amount);
+            } else {
+                let most = largest.entry(name).or_insert(Quantity::ZERO);
+                *most = (*most).max(amount);
+            }
+        }
+    }
+    for (name, amount) in largest {
+        let have = running.entry(name).or_insert(Quantity::ZERO);
+        *have = (*have).max(amount);
+    }
+    running.into_iter().filter(|(_, q)| !q.is_zero()).collect()
+}
