@@ -255,7 +255,7 @@ fn claim(rng: &mut Rng, features: &Features, index: usize, of: usize) -> Value {
     })
 }
 
-/// Claims of others that hold some of the devices; what they hold is possible (see `supply` for counters).
+/// Claims of others that hold some of the devices, now and then more of a counter than there is: drivers may shrink.
 fn in_use(rng: &mut Rng, features: &Features, slices: &[Value]) -> Vec<Value> {
     let mut results = vec![];
     for slice in slices {

@@ -53,3 +53,23 @@ pub(crate) fn judge(case: &Case, upstream: &Answer, ours: &Result<Vec<Value>, St
         },
     }
 }
+
+/// The known difference between upstream and the rules that a case shows, and what is right; without asking wattlane.
+pub(crate) fn known_difference(case: &Case, upstream: &Answer) -> Option<(&'static str, bool)> {
+    let feasible = reference::feasible(case, &upstream.matches);
+    let Some(results) = upstream.results.as_ref().filter(|_| upstream.fits) else {
+        return Some((
+            known::accepted(case, upstream).filter(|_| feasible == Some(true))?,
+            true,
+        ));
+    };
+    let broken = violations(case, &upstream.matches, results);
+    if broken.is_empty() {
+        return Some((known::refused(case, upstream, "selector_error:")?, false));
+    }
+    // Shown best where there is no right answer.
+    Some((
+        known::invalid(case, &broken).filter(|_| feasible == Some(false))?,
+        false,
+    ))
+}

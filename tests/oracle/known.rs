@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Value, json};
+
 use super::case::{Case, items, requests, text};
 use super::check::Violation;
-use super::reference;
 use super::upstream::Answer;
 use super::world::{World, reaches};
 
@@ -29,7 +30,7 @@ pub(crate) fn invalid(case: &Case, violations: &[Violation]) -> Option<&'static 
 
 /// Upstream says yes (validly, as far as it goes), wattlane no.
 pub(crate) fn refused(case: &Case, answer: &Answer, reason: &str) -> Option<&'static str> {
-    if reason.starts_with("selector_error:") && reference::selector_fails(&World::of(case), &answer.matches) {
+    if reason.starts_with("selector_error:") && selector_fails(case, answer, true) {
         // Upstream evaluates device by device and stops at the first solution: whether it meets the error
         // depends on the names of pools and slices. wattlane looks at every device of the node.
         return Some("selector-error-not-reached");
@@ -45,7 +46,12 @@ pub(crate) fn accepted(case: &Case, answer: &Answer) -> Option<&'static str> {
         // another choice for an earlier request, or the next alternative, may satisfy it.
         return Some("all-aborts-the-search");
     }
-    if admin(case) {
+    if error.contains("CEL runtime error") && !selector_fails(case, answer, true) && selector_fails(case, answer, false)
+    {
+        // With perDeviceNodeSelection, selectors are evaluated before it is asked whether the node reaches the device.
+        return Some("selector-error-out-of-reach");
+    }
+    if admin_overlaps(case, answer) {
         // Devices with admin access are marked as taken, and consume counters, for the rest of the same pod.
         return Some("admin-access-consumes");
     }
@@ -57,6 +63,16 @@ pub(crate) fn accepted(case: &Case, answer: &Answer) -> Option<&'static str> {
         return Some("overdrawn-counter-stops-the-pool");
     }
     None
+}
+
+/// A selector fails on a device: one the node sees, or any.
+fn selector_fails(case: &Case, answer: &Answer, visible: bool) -> bool {
+    let world = World::of(case);
+    let sees = |id: &String| world.devices.get(id).is_some_and(|f| f.visible || !visible);
+    answer
+        .matches
+        .values()
+        .any(|row| row.iter().any(|(id, m)| m.is_string() && sees(id)))
 }
 
 /// A pool whose newest generation is only on other nodes.
@@ -76,10 +92,25 @@ fn obsolete_generation(case: &Case) -> bool {
     newest.values().any(|(_, here)| !here)
 }
 
-fn admin(case: &Case) -> bool {
-    case.list("claims")
-        .iter()
-        .any(|claim| requests(claim).iter().any(|(_, ask, _)| ask["adminAccess"] == true))
+/// A device that a request with admin access may get consumes counters, or matches another request of the pod too.
+fn admin_overlaps(case: &Case, answer: &Answer) -> bool {
+    let world = World::of(case);
+    let mut rows = vec![];
+    for claim in case.list("claims") {
+        for (name, ask, _) in requests(claim) {
+            let row = answer
+                .matches
+                .get(&format!("{}/{name}", text(&claim["metadata"]["name"])));
+            rows.push((ask["adminAccess"] == true, row));
+        }
+    }
+    let matching =
+        |row: Option<&BTreeMap<String, Value>>, id: &String| row.and_then(|r| r.get(id)) == Some(&json!(true));
+    world.devices.iter().filter(|(_, f)| f.visible).any(|(id, f)| {
+        let wanted = rows.iter().filter(|(_, row)| matching(*row, id)).count();
+        let by_admin = rows.iter().any(|(admin, row)| *admin && matching(*row, id));
+        by_admin && (wanted > 1 || f.device["consumesCounters"].is_array())
+    })
 }
 
 /// Two drivers with a pool of one name, of which one has counters.

@@ -28,7 +28,7 @@ mod tally;
 mod upstream;
 mod world;
 
-use judge::{Verdict, judge};
+use judge::{Verdict, judge, known_difference};
 use tally::Tally;
 use upstream::Upstream;
 
@@ -70,6 +70,43 @@ fn the_in_tree_allocator_and_wattlane_agree() {
     }
     eprintln!("{tally}");
     assert_eq!(tally.disagreements(), 0, "see target/oracle/disagreements");
+}
+
+/// Writes the smallest case it finds of each known difference, and one that fits of each feature alone, to
+/// target/oracle/candidates/, to be copied to cases/.
+#[test]
+#[ignore = "needs tests/oracle/build; for making cases"]
+fn candidates_for_the_recorded_cases() {
+    let (first, count) = (
+        setting("WATTLANE_ORACLE_SEED", 0),
+        setting("WATTLANE_ORACLE_CASES", 20_000),
+    );
+    let mut upstream = Upstream::start();
+    let mut found = std::collections::BTreeSet::new();
+    let mut alone = std::collections::BTreeSet::new();
+    for seed in first..first + count {
+        let (features, case) = generate::case(seed);
+        let answer = upstream.ask(&case);
+        // Two results or more, so that there is something to get wrong.
+        let results: usize = answer.results.iter().flatten().map(|a| check::results(a).len()).sum();
+        if let ([feature], true) = (
+            features.0.as_slice(),
+            results > 1 && known_difference(&case, &answer).is_none(),
+        ) {
+            if alone.insert(*feature) {
+                recorded::candidate(&format!("feature-{feature:?}"), true, &case, &answer);
+            }
+        }
+        let Some(difference) = known_difference(&case, &answer).filter(|d| !found.contains(d)) else {
+            continue;
+        };
+        let small = shrink::shrink(&case, |c| known_difference(c, &upstream.ask(c)) == Some(difference));
+        let answer = upstream.ask(&small);
+        eprintln!("seed {seed}: {difference:?}");
+        recorded::candidate(difference.0, difference.1, &small, &answer);
+        found.insert(difference);
+    }
+    assert!(!found.is_empty(), "no known difference in {count} cases");
 }
 
 /// Keeps the checker honest without wattlane: what upstream gives is valid, but for its known mistakes.

@@ -39,20 +39,67 @@ fn all() -> Vec<(PathBuf, Recorded)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Writes a new disagreement where a person can look at it, and move it to cases/ once it is decided.
-pub(crate) fn disagreement(seed: u64, what: &str, case: &Case, upstream: &Answer) {
-    let folder = Upstream::path().with_file_name("disagreements");
-    std::fs::create_dir_all(&folder).expect("target is writable");
-    let path = folder.join(format!("seed-{seed}.json"));
+/// Writes a case for cases/, with what the reference says to it.
+pub(crate) fn candidate(name: &str, fits: bool, case: &Case, upstream: &Answer) {
+    let folder = Upstream::path().with_file_name("candidates");
+    write(&folder.join(format!("{name}.json")), name, fits, case, upstream);
+}
+
+fn write(path: &Path, about: &str, fits: bool, case: &Case, upstream: &Answer) {
+    std::fs::create_dir_all(path.parent().expect("in a folder")).expect("target is writable");
     let recorded = Recorded {
-        about: what.to_owned(),
-        fits: upstream.fits,
+        about: about.to_owned(),
+        fits,
         case: case.doc.clone(),
         upstream: upstream.clone(),
     };
     let text = serde_json::to_string_pretty(&recorded).expect("plain data");
-    std::fs::write(&path, text + "\n").expect("target is writable");
+    std::fs::write(path, text + "\n").expect("target is writable");
+}
+
+/// Writes a new disagreement where a person can look at it, and move it to cases/ once it is decided.
+pub(crate) fn disagreement(seed: u64, what: &str, case: &Case, upstream: &Answer) {
+    let folder = Upstream::path().with_file_name("disagreements");
+    let path = folder.join(format!("seed-{seed}.json"));
+    write(&path, what, upstream.fits, case, upstream);
     eprintln!("seed {seed}: {what}\n    {}", path.display());
+}
+
+/// The checker can say no: what upstream gave, spoilt in one place, is not valid.
+#[test]
+fn the_checker_refuses_spoilt_answers() {
+    let spoil: [fn(&mut Value); 5] = [
+        |a| a["devices"]["results"].as_array_mut().expect("results").clear(),
+        |a| a["devices"]["results"][0]["device"] = "elsewhere".into(),
+        |a| a["devices"]["results"][0]["request"] = "other".into(),
+        |a| {
+            let results = a["devices"]["results"].as_array_mut().expect("results");
+            let again = results[0].clone();
+            results.push(again);
+        },
+        |a| {
+            a["nodeSelector"] =
+                serde_json::json!({"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]})
+        },
+    ];
+    let mut tried = 0;
+    for (path, recorded) in all() {
+        let case = Case { doc: recorded.case };
+        let Some(results) = recorded.upstream.results else {
+            continue;
+        };
+        if !violations(&case, &recorded.upstream.matches, &results).is_empty() {
+            continue; // one of upstream's own mistakes
+        }
+        for (n, spoil) in spoil.iter().enumerate() {
+            let mut spoilt = results.clone();
+            spoil(&mut spoilt[0]);
+            let broken = violations(&case, &recorded.upstream.matches, &spoilt);
+            assert!(!broken.is_empty(), "{}: change {n} was not noticed", path.display());
+            tried += 1;
+        }
+    }
+    assert!(tried > 0, "no valid answer on file");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::case::{Case, items, requests, text};
 use super::check::violations_in;
 use super::upstream::Matches;
-use super::world::World;
+use super::world::{World, reaches};
 
 /// Rules that more devices never mend, so that a broken one ends a branch.
 const LASTING: [&str; 9] = [
@@ -59,19 +59,24 @@ pub(crate) fn feasible(case: &Case, matches: &Matches) -> Option<bool> {
             }
         }
     }
-    if selector_fails(&search.world, matches) {
+    if selector_fails(case, &search.world, matches) {
         return None; // which devices upstream looks at before it stops is not for this reference to say
     }
     let empty = vec![json!({"devices": {"results": []}}); case.list("claims").len()];
     search.step(0, &empty)
 }
 
-/// A selector fails on a device the node sees.
-pub(crate) fn selector_fails(world: &World<'_>, matches: &Matches) -> bool {
-    let sees = |id: &String| world.devices.get(id).is_some_and(|f| f.visible);
+/// A selector fails on a device upstream may look at: any device of a slice that has one the node sees.
+pub(crate) fn selector_fails(case: &Case, world: &World<'_>, matches: &Matches) -> bool {
+    let near = |id: &String| {
+        world
+            .devices
+            .get(id)
+            .is_some_and(|f| reaches(&f.slice["spec"], &case.doc["node"]))
+    };
     matches
         .values()
-        .any(|row| row.iter().any(|(id, m)| m.is_string() && sees(id)))
+        .any(|row| row.iter().any(|(id, m)| m.is_string() && near(id)))
 }
 
 impl Search<'_> {

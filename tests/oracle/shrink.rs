@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::case::Case;
 
 /// Fields that an object may do without.
-const OPTIONAL: [&str; 16] = [
+const OPTIONAL: [&str; 15] = [
     "taints",
     "tolerations",
     "capacity",
@@ -21,7 +21,6 @@ const OPTIONAL: [&str; 16] = [
     "labels",
     "requests",
     "effect",
-    "matchExpressions",
 ];
 const LIMIT: usize = 3000;
 
@@ -50,6 +49,8 @@ pub(crate) fn shrink(case: &Case, mut interesting: impl FnMut(&Case) -> bool) ->
 /// Carries out the removal number `step`, counting through the document. False: there are fewer.
 fn remove(value: &mut Value, step: &mut usize, key: &str) -> bool {
     match value {
+        // Emptied, these would no longer be legal, or mean the opposite.
+        Value::Array(_) if matches!(key, "nodeSelectorTerms" | "validValues" | "values" | "consumesCounters") => false,
         Value::Array(list) => {
             if *step < list.len() {
                 list.remove(*step);
@@ -59,7 +60,7 @@ fn remove(value: &mut Value, step: &mut usize, key: &str) -> bool {
             list.iter_mut().any(|v| remove(v, step, key))
         }
         Value::Object(map) => {
-            let named = matches!(key, "attributes" | "capacity" | "counters" | "labels");
+            let named = matches!(key, "attributes" | "capacity" | "labels");
             let gone: Vec<_> = map
                 .keys()
                 .filter(|k| named || OPTIONAL.contains(&k.as_str()))

@@ -31,7 +31,7 @@ pub(crate) fn slices(rng: &mut Rng, features: &Features) -> Vec<Value> {
 
 fn pool_slices(rng: &mut Rng, features: &Features, driver: &str, pool: &str, count: usize, out: &mut Vec<Value>) {
     let generation = rng.range(1, 3);
-    let partitions = features.has(Feature::Counters) && driver == GPU && rng.chance(85);
+    let partitions = features.has(Feature::Counters) && rng.chance(if driver == GPU { 85 } else { 40 });
     let mut devices: Vec<_> = (0..count)
         .map(|d| device(rng, features, driver, pool, d, partitions))
         .collect();

@@ -139,6 +139,7 @@ impl<'a> World<'a> {
                     counters.contains_key(&(pool.to_owned(), text(&set["counterSet"]).to_owned(), name.to_owned()))
                 };
                 for set in items(&device["consumesCounters"]) {
+                    // A set without counters is not legal, so that the counters alone tell whether it is there.
                     if !set["counters"]
                         .as_object()
                         .into_iter()
