@@ -22,6 +22,7 @@ mod ours;
 mod recorded;
 mod reference;
 mod rng;
+mod shapes;
 mod shrink;
 mod supply;
 mod tally;
