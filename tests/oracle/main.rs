@@ -54,18 +54,17 @@ fn the_in_tree_allocator_and_wattlane_agree() {
         let (features, case) = generate::case(seed);
         let answer = upstream.ask(&case);
         let verdict = judge(&case, &answer, &ours::answer(&case));
-        if let Verdict::Disagree(what) = &verdict {
-            if tally.is_new(what) {
-                // The same kind of disagreement, in as few words as possible.
-                let same = |c: &case::Case, upstream: &mut Upstream| match judge(c, &upstream.ask(c), &ours::answer(c))
-                {
-                    Verdict::Disagree(other) => tally::kind(&other) == tally::kind(what),
-                    _ => false,
-                };
-                let small = shrink::shrink(&case, |c| same(c, &mut upstream));
-                let answer = upstream.ask(&small);
-                recorded::disagreement(seed, what, &small, &answer);
-            }
+        if let Verdict::Disagree(what) = &verdict
+            && tally.is_new(what)
+        {
+            // The same kind of disagreement, in as few words as possible.
+            let same = |c: &case::Case, upstream: &mut Upstream| match judge(c, &upstream.ask(c), &ours::answer(c)) {
+                Verdict::Disagree(other) => tally::kind(&other) == tally::kind(what),
+                _ => false,
+            };
+            let small = shrink::shrink(&case, |c| same(c, &mut upstream));
+            let answer = upstream.ask(&small);
+            recorded::disagreement(seed, what, &small, &answer);
         }
         tally.add(seed, &features, answer.fits, &verdict);
     }
@@ -93,10 +92,9 @@ fn candidates_for_the_recorded_cases() {
         if let ([feature], true) = (
             features.0.as_slice(),
             results > 1 && known_difference(&case, &answer).is_none(),
-        ) {
-            if alone.insert(*feature) {
-                recorded::candidate(&format!("feature-{feature:?}"), true, &case, &answer);
-            }
+        ) && alone.insert(*feature)
+        {
+            recorded::candidate(&format!("feature-{feature:?}"), true, &case, &answer);
         }
         let Some(difference) = known_difference(&case, &answer).filter(|d| !found.contains(d)) else {
             continue;
