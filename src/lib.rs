@@ -1,6 +1,7 @@
 //! wattlane: GPU placement for Kubernetes by wattage class and topology. Start at ARCHITECTURE.md.
 
 pub mod admission;
+pub mod cli;
 pub mod cluster;
 pub mod convert;
 pub mod index;

@@ -157,11 +157,6 @@ fn crate_modules(code: &str) -> Vec<String> {
                     '{' => depth += 1,
                     '}' if depth == 0 => break,
                     '}' => depth -= 1,
-                    ',' if depth == 0 => {
-                        word.clear();
-                        at_start = true;
-                        continue;
-                    }
                     _ => {}
                 }
                 if depth == 0 && at_start {
@@ -172,6 +167,7 @@ fn crate_modules(code: &str) -> Vec<String> {
                         at_start = false;
                     }
                 }
+                at_start |= depth == 0 && c == ',';
             }
             if !word.is_empty() {
                 found.push(word);

@@ -1,1 +1,31 @@
-//! (in the making)
+//! A pod at its creation: portable manifest in, exact claims out, everything else left alone.
+//!
+//! `decide` is a pure function of (snapshot, policy, pod): `pod` reads the JSON, `ask` finds the device requests,
+//! `plan` turns them into claims and `template` into ResourceClaimTemplates, `class` finds the wattage class, `amend`
+//! edits a copy of the pod. The patch is the difference between the two. `Admitter` is the I/O around it: it makes the
+//! templates before the answer goes out. Decoding AdmissionReviews is the business of `wire`.
+
+mod admitter;
+mod amend;
+mod ask;
+mod class;
+mod decide;
+mod plan;
+mod pod;
+mod refuse;
+mod skip;
+mod template;
+mod wish;
+
+pub use admitter::Admitter;
+pub use decide::{Decision, Request, decide};
+pub use refuse::Refused;
+pub use skip::Skip;
+pub use template::Template;
+
+/// Annotation on treated pods; the value is the version of the rules here.
+pub const ADMITTED: &str = "wattlane.dev/admitted";
+/// Annotation a pod names its wattage class with.
+pub const CLASS: &str = "wattlane.dev/class";
+/// Label or annotation that keeps wattlane away from a pod, with the value `ignore`.
+pub const WEBHOOK: &str = "wattlane.dev/webhook";

@@ -1,1 +1,21 @@
-//! (in the making)
+//! What the operator decides: one YAML file, read whole or refused whole, and the classes devices get from it.
+//!
+//! `raw` is the shape of the file, `read` turns it into a `Policy` that cannot be wrong (or into every error at once),
+//! `catalogue` knows what products draw, `classify` gives each device its class. Nothing here reads files, watches
+//! for changes or applies a patch: `app` reloads, `admission` patches, `placement` places.
+
+mod catalogue;
+mod classify;
+mod names;
+mod product;
+mod raw;
+mod read;
+mod read_class;
+mod types;
+mod watts;
+
+pub use catalogue::{BoardPower, board_power, products};
+pub use classify::PolicyClassifier;
+pub use product::{class_name, normalised};
+pub use read::PolicyError;
+pub use types::{Class, ClassPatch, Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain, Topology};

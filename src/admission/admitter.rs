@@ -1,0 +1,136 @@
+//! The decision with its side effect: the templates exist before the answer goes out, except on a dry run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use super::Skip;
+use super::decide::{Decision, Request, decide};
+use super::refuse::Refused;
+use super::template::Template;
+use crate::cluster::{Cluster, WriteError};
+use crate::model::NamespacedName;
+use crate::policy::Policy;
+use crate::publish::Reader;
+use crate::snapshot::Snapshot;
+
+/// How long a template we made is taken to exist before the watch has shown it. Short: what is deleted must not be
+/// believed in.
+const BELIEVED: Duration = Duration::from_secs(10);
+const MOST_BELIEVED: usize = 4096;
+
+/// Admits pods against the newest snapshot and the current policy.
+pub struct Admitter {
+    cluster: Arc<dyn Cluster>,
+    reader: Reader,
+    policy: Arc<ArcSwap<Policy>>,
+    /// How long a pod of a namespace we have not seen yet waits for the watch.
+    patience: Duration,
+    /// Templates made a moment ago: a burst of equal pods asks the API once, not once a pod.
+    made: Mutex<HashMap<NamespacedName, Instant>>,
+}
+
+impl Admitter {
+    pub fn new(cluster: Arc<dyn Cluster>, reader: Reader, policy: Arc<ArcSwap<Policy>>) -> Self {
+        Self {
+            cluster,
+            reader,
+            policy,
+            patience: Duration::ZERO,
+            made: Mutex::default(),
+        }
+    }
+
+    /// A namespace and its first pods are often created in one go, and the pods can be faster than our watch. Left
+    /// alone they would end on the default scheduler, so where a watch feeds the snapshots they wait for it, at most
+    /// this long. Keep it well below the webhook's timeout.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Decides, and makes what the decision needs. Where that fails the pod is refused with the API's words.
+    pub async fn admit(&self, request: &Request<'_>, dry_run: bool) -> Decision {
+        let (snapshot, decision) = self.decide_patiently(request).await;
+        if let Decision::Patch { templates, .. } = &decision
+            && !dry_run
+        {
+            for template in templates {
+                if let Err(refused) = self.ensure(&snapshot, request.namespace, template).await {
+                    return Decision::Refuse(refused);
+                }
+            }
+        }
+        decision
+    }
+
+    async fn decide_patiently(&self, request: &Request<'_>) -> (Arc<Snapshot>, Decision) {
+        let policy = self.policy.load_full();
+        let deadline = tokio::time::Instant::now() + self.patience;
+        let mut version = self.reader.version.clone();
+        loop {
+            // Seen before the load: a publication in between wakes us again.
+            version.borrow_and_update();
+            let snapshot = self.reader.load();
+            let decision = decide(&snapshot, &policy, request);
+            let unknown = matches!(
+                decision,
+                Decision::LeaveAlone {
+                    reason: Skip::UnknownNamespace,
+                    ..
+                }
+            );
+            let published = unknown
+                && !self.patience.is_zero()
+                && matches!(tokio::time::timeout_at(deadline, version.changed()).await, Ok(Ok(())));
+            if !published {
+                return (snapshot, decision);
+            }
+        }
+    }
+
+    async fn ensure(&self, snapshot: &Snapshot, namespace: &str, template: &Template) -> Result<(), Refused> {
+        let key = template.key(namespace);
+        let watched = snapshot.templates.get(&key);
+        if watched.is_some_and(|t| *t.spec == template.claim_spec()) || self.made_lately(&key) {
+            return Ok(());
+        }
+        // One of this name with other content in the cache: the cluster says no to it, with the reason.
+        match self.cluster.ensure_template(&template.object(namespace)).await {
+            Ok(()) => {
+                self.remember(key);
+                Ok(())
+            }
+            Err(e) => {
+                let code = match e {
+                    WriteError::Refused(_) | WriteError::NotFound(_) => 422,
+                    WriteError::Conflict(_) | WriteError::Unknown(_) => 500,
+                };
+                let message = format!("wattlane could not make the ResourceClaimTemplate {key}: {e}");
+                tracing::warn!(template = %key, error = %e, "pod refused: its claim template could not be made");
+                Err(Refused::new(code, message))
+            }
+        }
+    }
+
+    fn made_lately(&self, key: &NamespacedName) -> bool {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.get(key).is_some_and(|at| at.elapsed() < BELIEVED)
+    }
+
+    fn remember(&self, key: NamespacedName) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.len() >= MOST_BELIEVED {
+            made.retain(|_, at| at.elapsed() < BELIEVED);
+        }
+        if made.len() < MOST_BELIEVED {
+            made.insert(key, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! The admitter against a cluster that counts what it is asked to make.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::*;
+use crate::cluster::WatchStatus;
+use crate::model::{
+    Allocation, Claim, ClaimSpec, ClaimTemplate, Consumer, DeviceClass, Labels, Namespace, Pod as ModelPod,
+};
+use crate::publish::IndexHandle;
+
+#[derive(Default)]
+struct Templates {
+    asked: AtomicUsize,
+    fails_with: Option<WriteError>,
+}
+
+fn unused<T>() -> Result<T, WriteError> {
+    Err(WriteError::Refused("not part of this test".into()))
+}
+
+#[async_trait]
+impl Cluster for Templates {
+    async fn watch(&self, _: IndexHandle, _: Arc<dyn WatchStatus>) -> anyhow::Result<()> {
+        anyhow::bail!("not part of this test")
+    }
+    async fn allocate(&self, _: &Claim, _: &Allocation, _: &Consumer) -> Result<Claim, WriteError> {
+        unused()
+    }
+    async fn reserve(&self, _: &Claim, _: &Consumer) -> Result<Claim, WriteError> {
+        unused()
+    }
+    async fn unreserve(&self, _: &NamespacedName, _: &str, _: &Consumer, _: bool) -> Result<(), WriteError> {
+        unused()
+    }
+    async fn claim(&self, _: &NamespacedName) -> Result<Option<Claim>, WriteError> {
+        unused()
+    }
+    async fn pod(&self, _: &NamespacedName) -> Result<Option<ModelPod>, WriteError> {
+        unused()
+    }
+    async fn bind(&self, _: &NamespacedName, _: &str, _: &str) -> Result<(), WriteError> {
+        unused()
+    }
+    async fn ensure_template(&self, _: &Value) -> Result<(), WriteError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.fails_with.clone().map_or(Ok(()), Err)
+    }
+    async fn poke(&self, _: &NamespacedName, _: &str) -> Result<(), WriteError> {
+        unused()
+    }
+}
+
+fn snapshot() -> Snapshot {
+    let mut snapshot = Snapshot::default();
+    let labels: Labels = Arc::new([("wattlane.dev/enabled".into(), "true".into())].into());
+    let namespace = Namespace {
+        name: "ml".into(),
+        labels,
+        deleting: false,
+    };
+    snapshot.namespaces.insert("ml".into(), Arc::new(namespace));
+    let class = DeviceClass {
+        name: "gpu.nvidia.com".into(),
+        selectors: vec![],
+        config: vec![],
+        extended_resource: None,
+        created: 0,
+        unsupported: None,
+    };
+    snapshot.classes.insert("gpu.nvidia.com".into(), Arc::new(class));
+    snapshot
+}
+
+fn template() -> Template {
+    Template {
+        device_class: "gpu.nvidia.com".into(),
+        count: 2,
+    }
+}
+
+fn with_template(spec: ClaimSpec) -> Snapshot {
+    let mut snapshot = snapshot();
+    let template = ClaimTemplate {
+        key: template().key("ml"),
+        uid: "u".into(),
+        labels: Labels::default(),
+        spec: Arc::new(spec),
+    };
+    snapshot.templates.insert(template.key.clone(), Arc::new(template));
+    snapshot
+}
+
+struct World {
+    cluster: Arc<Templates>,
+    admitter: Admitter,
+    current: Arc<ArcSwap<Snapshot>>,
+    version: watch::Sender<u64>,
+}
+
+fn world(snapshot: Snapshot, fails_with: Option<WriteError>) -> World {
+    let cluster = Arc::new(Templates {
+        fails_with,
+        ..Templates::default()
+    });
+    let current = Arc::new(ArcSwap::from_pointee(snapshot));
+    let (version, receiver) = watch::channel(0);
+    let reader = Reader {
+        current: current.clone(),
+        version: receiver,
+    };
+    let admitter = Admitter::new(
+        cluster.clone(),
+        reader,
+        Arc::new(ArcSwap::from_pointee(Policy::default())),
+    );
+    World {
+        cluster,
+        admitter,
+        current,
+        version,
+    }
+}
+
+async fn admit(world: &World, dry_run: bool) -> Decision {
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [
+        {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}},
+    ]}});
+    let request = Request {
+        namespace: "ml",
+        operation: "CREATE",
+        object: &pod,
+    };
+    world.admitter.admit(&request, dry_run).await
+}
+
+fn asked(world: &World) -> usize {
+    world.cluster.asked.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn a_burst_of_equal_pods_makes_one_template_and_a_dry_run_none() {
+    let world = world(snapshot(), None);
+    assert!(matches!(admit(&world, true).await, Decision::Patch { .. }));
+    assert_eq!(asked(&world), 0);
+    for _ in 0..3 {
+        assert!(matches!(admit(&world, false).await, Decision::Patch { .. }));
+    }
+    assert_eq!(asked(&world), 1);
+}
+
+#[tokio::test]
+async fn a_template_the_watch_shows_is_believed_only_with_our_content() {
+    let ours = world(with_template(template().claim_spec()), None);
+    assert!(matches!(admit(&ours, false).await, Decision::Patch { .. }));
+    assert_eq!(asked(&ours), 0);
+
+    let foreign = world(with_template(ClaimSpec::default()), None);
+    admit(&foreign, false).await;
+    assert_eq!(asked(&foreign), 1);
+}
+
+#[tokio::test]
+async fn the_user_reads_the_words_of_the_api() {
+    for (error, code) in [
+        (WriteError::Refused("quota exceeded".into()), 422),
+        (WriteError::Unknown("timed out".into()), 500),
+    ] {
+        let words = error.to_string();
+        let world = world(snapshot(), Some(error));
+        let Decision::Refuse(refused) = admit(&world, false).await else {
+            panic!("admitted without its template");
+        };
+        assert_eq!(refused.code, code);
+        assert!(refused.message.contains(&words), "{refused}");
+        // What failed is not remembered as made.
+        admit(&world, false).await;
+        assert_eq!(asked(&world), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_its_namespace_to_come_through_the_watch() {
+    let mut world = world(Snapshot::default(), None);
+    assert!(matches!(
+        admit(&world, false).await,
+        Decision::LeaveAlone {
+            reason: Skip::UnknownNamespace,
+            ..
+        }
+    ));
+    world.admitter = world.admitter.with_patience(Duration::from_secs(60));
+    let publish = async {
+        world.version.send_replace(1); // One that does not help …
+        tokio::task::yield_now().await;
+        world.current.store(Arc::new(snapshot())); // … and one that does.
+        world.version.send_replace(2);
+    };
+    let (decision, ()) = tokio::join!(admit(&world, false), publish);
+    assert!(matches!(decision, Decision::Patch { .. }));
+}

@@ -1,0 +1,176 @@
+//! What containers ask for in extended resources, read as Kubernetes reads them.
+
+use serde_json::{Map, Value};
+
+use super::pod::{Container, Phase, Pod};
+use super::refuse::{Refused, shown};
+use crate::model::{Name, Quantity};
+use crate::policy::Policy;
+use crate::snapshot::Snapshot;
+
+/// The API server writes at most this many devices into a claim's allocation.
+const MOST_DEVICES: i64 = 32;
+
+/// Resources of HAMi beside the card count. A whole card is given, so none of them means anything here.
+pub(super) const HAMI: [&str; 4] = [
+    "nvidia.com/gpumem",
+    "nvidia.com/gpumem-percentage",
+    "nvidia.com/gpucores",
+    "nvidia.com/priority",
+];
+
+/// One container's request for devices of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) phase: Phase,
+    pub(super) list: &'static str,
+    pub(super) at: usize,
+    pub(super) resource: Name,
+    /// DeviceClass its devices are claimed from. None: the cluster has none, so the request stays as it is.
+    pub(super) device_class: Option<Name>,
+    /// 1 to 32.
+    pub(super) count: u32,
+}
+
+/// Every request above zero, in the order of the containers, then of the resources' names.
+pub(super) fn read(snapshot: &Snapshot, policy: &Policy, pod: Pod<'_>) -> Result<Vec<Ask>, Refused> {
+    let mut asks = vec![];
+    for container in pod.containers() {
+        for (resource, class) in &policy.defaults.device_classes {
+            let Some(count) = amount(&container, resource)? else {
+                continue;
+            };
+            asks.push(Ask {
+                phase: container.phase,
+                list: container.list,
+                at: container.at,
+                resource: resource.clone(),
+                device_class: device_class(snapshot, resource, class),
+                count,
+            });
+        }
+    }
+    Ok(asks)
+}
+
+/// The class the policy names, else the one that says it serves the resource (of several the newest, then by name).
+fn device_class(snapshot: &Snapshot, resource: &Name, named: &Name) -> Option<Name> {
+    if snapshot.classes.contains_key(named) {
+        return Some(named.clone());
+    }
+    let serving = snapshot.classes.iter().map(|(_, class)| class);
+    serving
+        .filter(|class| class.extended_resource.as_ref() == Some(resource))
+        .min_by_key(|class| (std::cmp::Reverse(class.created), class.name.clone()))
+        .map(|class| class.name.clone())
+}
+
+/// None: not asked for, or zero of them.
+fn amount(container: &Container<'_>, resource: &str) -> Result<Option<u32>, Refused> {
+    let of = |which| {
+        container
+            .amounts(which)
+            .and_then(|m: &Map<String, Value>| m.get(resource))
+    };
+    let read = |value: Option<&Value>| value.map(|v| whole(v, container, resource)).transpose();
+    let (limit, request) = (read(of("limits"))?, read(of("requests"))?);
+    match (limit, request) {
+        // Kubernetes does not overcommit extended resources, so two different figures have no meaning.
+        (Some(l), Some(r)) if l != r => Err(Refused::new(
+            422,
+            format!(
+                "container {}: limits ask for {l} {resource} and requests for {r}; make them equal or leave requests out",
+                shown(container.name())
+            ),
+        )),
+        (Some(0) | None, Some(0) | None) => Ok(None),
+        (Some(n), _) | (None, Some(n)) => Ok(Some(n)),
+    }
+}
+
+fn whole(value: &Value, container: &Container<'_>, resource: &str) -> Result<u32, Refused> {
+    let spelt = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let wrong = |why: &str| {
+        let at = shown(container.name());
+        Refused::new(400, format!("container {at}: {resource}: {} {why}", shown(&spelt)))
+    };
+    let quantity = match value {
+        Value::String(_) | Value::Number(_) => spelt.trim().parse::<Quantity>().ok(),
+        _ => None,
+    };
+    let quantity = quantity.ok_or_else(|| wrong("is not a quantity (like 2)"))?;
+    let count = quantity
+        .as_integer()
+        .ok_or_else(|| wrong("is not a whole number of devices; a share of a device cannot be asked for this way"))?;
+    match u32::try_from(count) {
+        Ok(n) if count <= MOST_DEVICES => Ok(n),
+        Ok(_) => Err(wrong(&format!(
+            "is more than the {MOST_DEVICES} devices a claim can hold"
+        ))),
+        Err(_) if count > 0 => Err(wrong(&format!(
+            "is more than the {MOST_DEVICES} devices a claim can hold"
+        ))),
+        Err(_) => Err(wrong("is negative")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn amount_of(resources: Value) -> Result<Option<u32>, u16> {
+        let json = json!({"name": "c", "resources": resources});
+        let container = Container {
+            phase: Phase::Regular,
+            list: "containers",
+            at: 0,
+            json: &json,
+        };
+        amount(&container, "nvidia.com/gpu").map_err(|e| e.code)
+    }
+
+    #[test]
+    fn quantities_in_all_spellings() {
+        for (given, want) in [
+            (json!("2"), Ok(Some(2))),
+            (json!(2), Ok(Some(2))),
+            (json!("2000m"), Ok(Some(2))),
+            (json!("2e0"), Ok(Some(2))),
+            (json!(2.0), Ok(Some(2))),
+            (json!("0"), Ok(None)),
+            (json!(0), Ok(None)),
+            (json!("1500m"), Err(400)),
+            (json!("half"), Err(400)),
+            (json!(""), Err(400)),
+            (json!(null), Err(400)),
+            (json!(["2"]), Err(400)),
+            (json!("-1"), Err(400)),
+            (json!("32"), Ok(Some(32))),
+            (json!("33"), Err(400)),
+            (json!("9999999999999999999999"), Err(400)),
+        ] {
+            assert_eq!(amount_of(json!({"limits": {"nvidia.com/gpu": given}})), want, "{given}");
+            assert_eq!(
+                amount_of(json!({"requests": {"nvidia.com/gpu": given}})),
+                want,
+                "{given}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_and_requests_must_agree() {
+        let both =
+            |l: &str, r: &str| amount_of(json!({"limits": {"nvidia.com/gpu": l}, "requests": {"nvidia.com/gpu": r}}));
+        assert_eq!(both("2", "2000m"), Ok(Some(2)));
+        assert_eq!(both("2", "1"), Err(422));
+        assert_eq!(both("0", "1"), Err(422));
+        assert_eq!(both("0", "0"), Ok(None));
+        assert_eq!(amount_of(json!(null)), Ok(None));
+        assert_eq!(amount_of(json!({"limits": {"cpu": "1"}})), Ok(None));
+    }
+}

@@ -1,0 +1,168 @@
+//! The decision about one pod, as a pure function.
+
+use serde_json::Value;
+
+use super::amend::{Edits, amend};
+use super::ask;
+use super::pod::Pod;
+use super::refuse::{Refused, list, shown};
+use super::template::{Template, devices_in};
+use super::{Skip, class, plan, skip, wish};
+use crate::model::{Name, NamespacedName};
+use crate::policy::{ClassPatch, NamespaceRule, Policy};
+use crate::snapshot::Snapshot;
+
+/// Containers of a pod that may ask for devices: bounds the work, far above any real pod.
+const MOST_ASKS: usize = 128;
+
+/// What is to be decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// That of the AdmissionRequest: the object's own may still be empty.
+    pub namespace: &'a str,
+    /// `CREATE`, or another verb that is answered without looking.
+    pub operation: &'a str,
+    /// The pod as JSON.
+    pub object: &'a Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    LeaveAlone {
+        reason: Skip,
+        warnings: Vec<String>,
+    },
+    Patch {
+        /// Never empty.
+        ops: json_patch::Patch,
+        /// To exist in the namespace before the answer goes out; sorted, no duplicates.
+        templates: Vec<Template>,
+        warnings: Vec<String>,
+    },
+    Refuse(Refused),
+}
+
+/// Decides. Applied to the result of its own patch it finds nothing left to do.
+pub fn decide(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Decision {
+    let pod = Pod(request.object);
+    if let Some(reason) = skip::before_reading(snapshot, policy, request, pod) {
+        return Decision::LeaveAlone {
+            reason,
+            warnings: vec![],
+        };
+    }
+    treat(snapshot, policy, request, pod).unwrap_or_else(Decision::Refuse)
+}
+
+fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'_>) -> Result<Decision, Refused> {
+    let asks = ask::read(snapshot, policy, pod)?;
+    if asks.len() > MOST_ASKS {
+        let why = format!("more than {MOST_ASKS} requests for devices in one pod");
+        return Err(Refused::new(422, why));
+    }
+    let plan = plan::plan(pod, &asks);
+    let converted = !plan.claims.is_empty();
+    let warnings = wish::warnings(policy, pod, &asks);
+    if !converted && pod.spec_list("resourceClaims").is_empty() {
+        let reason = match asks.as_slice() {
+            [] => Skip::NothingAsked,
+            _ => Skip::NoDeviceClass,
+        };
+        return Ok(Decision::LeaveAlone { reason, warnings });
+    }
+    wish::unserved(pod)?;
+    let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
+    let rule = labels.and_then(|l| policy.namespace_rule(l));
+    limit(snapshot, policy, request.namespace, rule, pod, plan.devices())?;
+    let class = class::choose(snapshot, policy, rule, pod, converted)?;
+    let patch = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
+    let edits = Edits {
+        plan: &plan,
+        scheduler: &policy.defaults.scheduler_name,
+        class: class.as_ref(),
+        runtime_class: runtime_class(snapshot, policy, pod, patch, converted)?,
+        patch,
+    };
+    let ops = json_patch::diff(request.object, &amend(request.object, &edits)?);
+    if ops.0.is_empty() {
+        return Ok(Decision::LeaveAlone {
+            reason: Skip::AlreadyTreated,
+            warnings,
+        });
+    }
+    let mut templates: Vec<Template> = plan.claims.into_iter().map(|c| c.template).collect();
+    templates.sort();
+    templates.dedup();
+    Ok(Decision::Patch {
+        ops,
+        templates,
+        warnings,
+    })
+}
+
+/// Counts what the pod holds while it runs: new claims, and claims it has already (ours from an earlier call, or its
+/// own, as far as we know what is in them).
+fn limit(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    namespace: &str,
+    rule: Option<&NamespaceRule>,
+    pod: Pod<'_>,
+    new: u32,
+) -> Result<(), Refused> {
+    let Some(most) = rule.and_then(|r| r.max_gpus_per_pod) else {
+        return Ok(());
+    };
+    let gpu_class = |class: &Name| policy.defaults.device_classes.values().any(|c| c == class);
+    let known = |claim: &Value| -> Option<u32> {
+        if let Some(name) = claim["resourceClaimTemplateName"].as_str() {
+            let template = snapshot.templates.get(&NamespacedName::new(namespace, name));
+            return template
+                .map(|t| devices_in(&t.spec, gpu_class))
+                .or_else(|| Template::count_in(name));
+        }
+        let name = claim["resourceClaimName"].as_str()?;
+        let claim = snapshot.claim(&NamespacedName::new(namespace, name))?;
+        Some(devices_in(&claim.spec, gpu_class))
+    };
+    let existing = pod.spec_list("resourceClaims").iter().filter_map(known);
+    let asked = existing.fold(new, u32::saturating_add);
+    if asked <= most {
+        return Ok(());
+    }
+    let message = format!("the pod asks for {asked} GPUs; the policy of this namespace allows {most} a pod");
+    Err(Refused::new(403, message))
+}
+
+/// The RuntimeClass to set: none where the pod has one. One that the cluster does not have would leave the pod unable
+/// to start, or, worse, start it without its device.
+fn runtime_class<'a>(
+    snapshot: &Snapshot,
+    policy: &'a Policy,
+    pod: Pod<'_>,
+    patch: Option<&'a ClassPatch>,
+    converted: bool,
+) -> Result<Option<&'a Name>, Refused> {
+    if pod.spec_text("runtimeClassName").is_some() {
+        return Ok(None);
+    }
+    let default = policy.defaults.runtime_class_name.as_ref().filter(|_| converted);
+    let Some(wanted) = patch.and_then(|p| p.runtime_class_name.as_ref()).or(default) else {
+        return Ok(None);
+    };
+    // None known: the API server's own check decides.
+    if snapshot.runtime_classes.is_empty() || snapshot.runtime_classes.contains_key(wanted) {
+        return Ok(Some(wanted));
+    }
+    let mut there: Vec<&Name> = snapshot.runtime_classes.iter().map(|(name, ())| name).collect();
+    there.sort();
+    Err(Refused::new(
+        422,
+        format!(
+            "the policy gives this pod the RuntimeClass {}, which this cluster does not have; there is: {}. \
+             Set runtimeClassName, or have the policy corrected",
+            shown(wanted),
+            list(&there)
+        ),
+    ))
+}

@@ -1,0 +1,89 @@
+//! What a pod wishes beyond devices and a class, and what becomes of wishes that nothing here grants: those that could
+//! be granted halfway are warned about, those that only mean something when kept are refused.
+
+use super::ask::{Ask, HAMI};
+use super::pod::Pod;
+use super::refuse::Refused;
+use crate::policy::Policy;
+
+/// The API server cuts warnings behind this many characters.
+const WARNING: usize = 256;
+const MOST_WARNINGS: usize = 8;
+
+/// Annotations that HAMi or later versions read, and this one does not.
+const UNREAD: [&str; 7] = [
+    "hami.io/gpu-scheduler-policy",
+    "hami.io/node-scheduler-policy",
+    "nvidia.com/numa-bind",
+    "nvidia.com/vgpu-mode",
+    "wattlane.dev/group",
+    "wattlane.dev/group-size",
+    "wattlane.dev/share",
+];
+
+/// Hard wishes that placement does not keep yet. Fail closed: a pod that demands NVLink must not run without it.
+pub(super) fn unserved(pod: Pod<'_>) -> Result<(), Refused> {
+    let refused = |what: &str| {
+        Err(Refused::new(
+            422,
+            format!("{what} is not supported in this version; remove it"),
+        ))
+    };
+    if pod.annotation("wattlane.dev/topology") == Some("required") {
+        return refused("wattlane.dev/topology: required");
+    }
+    if pod.annotation("wattlane.dev/memory").is_some() {
+        return refused("wattlane.dev/memory");
+    }
+    Ok(())
+}
+
+/// The pod chose its cards in HAMi's words, which placement reads: a default class would overrule it.
+pub(super) fn chooses_cards(pod: Pod<'_>) -> bool {
+    ["nvidia.com/use-gputype", "nvidia.com/use-gpuuuid"]
+        .into_iter()
+        .any(|key| pod.annotation(key).is_some())
+}
+
+/// What works but may surprise.
+pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<String> {
+    let mut said: Vec<String> = vec![];
+    let mut say = |text: String| {
+        let text: String = text.chars().take(WARNING).collect();
+        if said.len() < MOST_WARNINGS && !said.contains(&text) {
+            said.push(text);
+        }
+    };
+    for ask in asks.iter().filter(|a| a.device_class.is_none()) {
+        let named = policy.defaults.device_classes.get(&ask.resource);
+        say(format!(
+            "wattlane: {} is left to the device plugin: this cluster has no DeviceClass {} to claim it from",
+            ask.resource,
+            named.map_or("?", |n| n)
+        ));
+    }
+    for container in pod.containers() {
+        let whole_cards = asks.iter().any(|a| {
+            (a.list, a.at) == (container.list, container.at)
+                && a.device_class.is_some()
+                && a.resource.starts_with("nvidia.com/")
+        });
+        let amounts = ["limits", "requests"].into_iter().filter_map(|w| container.amounts(w));
+        for key in amounts.flat_map(|m| m.keys()) {
+            if HAMI.contains(&key.as_str()) {
+                say(match whole_cards {
+                    true => format!("wattlane: {key} is dropped: the container gets whole cards"),
+                    false => format!("wattlane: {key} is left as it is: only nvidia.com/gpu is turned into a claim"),
+                });
+            } else if key.starts_with("nvidia.com/mig-") {
+                say(format!(
+                    "wattlane: {key} is left as it is: partitions are not claimed in this version"
+                ));
+            }
+        }
+    }
+    for key in UNREAD.into_iter().filter(|k| pod.annotation(k).is_some()) {
+        say(format!("wattlane: the annotation {key} is not read in this version"));
+    }
+    said
+}

@@ -1,0 +1,3 @@
+//! One file for each subcommand. Nothing else of the crate prints.
+
+pub mod check;

@@ -1,0 +1,146 @@
+//! A policy that has been checked: every value in it is legal and means one thing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::model::{Labels, Name};
+use crate::placement::Rules;
+use crate::selector::Selector;
+
+/// One wattage class of the operator's.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// A DNS label, unique in the policy.
+    pub name: Name,
+    /// Compiled without an error.
+    pub selector: Arc<Selector>,
+    /// Board power of a whole card. None: what the product table says.
+    pub watts: Option<u32>,
+    pub patch: ClassPatch,
+}
+
+/// What admission adds to a pod of the class. Nothing a pod says itself is replaced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassPatch {
+    pub runtime_class_name: Option<Name>,
+    /// core/v1 Tolerations as JSON, only the fields that are set.
+    pub tolerations: Vec<Value>,
+    pub node_selector: BTreeMap<Name, Name>,
+    pub annotations: BTreeMap<Name, Name>,
+    pub labels: BTreeMap<Name, Name>,
+    /// Size of a memory-backed /dev/shm for containers with more than one device, as a quantity.
+    pub shared_memory: Option<Name>,
+}
+
+/// Which of several equally good nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NodeOrder {
+    /// Fullest first.
+    #[default]
+    Pack,
+    /// Emptiest first.
+    Spread,
+}
+
+/// What a pod of more than one device that says nothing itself gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Topology {
+    Required,
+    #[default]
+    Preferred,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Placement {
+    pub nodes: NodeOrder,
+    /// Let a pod that does not say so itself hold devices of several classes.
+    pub mix_classes: bool,
+    pub topology: Topology,
+}
+
+/// Power domains: one for each value of a node label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PowerDomain {
+    pub label: Name,
+    /// Watts of every domain not named in `budgets`. None: those have no budget.
+    pub budget: Option<u64>,
+    /// Watts by label value.
+    pub budgets: BTreeMap<Name, u64>,
+}
+
+/// What pods of some namespaces get and may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceRule {
+    /// Labels the namespace must carry, all of them. Empty: every namespace.
+    pub matches: BTreeMap<Name, Name>,
+    /// Of pods that name no class. Always set where `allowed_classes` is.
+    pub default_class: Option<Name>,
+    /// None: every class.
+    pub allowed_classes: Option<Vec<Name>>,
+    pub max_gpus_per_pod: Option<u32>,
+}
+
+impl NamespaceRule {
+    pub fn allows(&self, class: &str) -> bool {
+        self.allowed_classes
+            .as_ref()
+            .is_none_or(|allowed| allowed.iter().any(|c| &**c == class))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// The scheduler of treated pods.
+    pub scheduler_name: Name,
+    /// Of pods with device requests whose class says nothing.
+    pub runtime_class_name: Option<Name>,
+    /// Extended resource -> DeviceClass of the claims that replace it.
+    pub device_classes: BTreeMap<Name, Name>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        let pairs = [("nvidia.com/gpu", "gpu.nvidia.com"), ("amd.com/gpu", "gpu.amd.com")];
+        Self {
+            scheduler_name: "wattlane".into(),
+            runtime_class_name: None,
+            device_classes: pairs.into_iter().map(|(r, c)| (r.into(), c.into())).collect(),
+        }
+    }
+}
+
+/// The whole file. `Policy::read` makes it; the default is what holds without a file.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// First match wins.
+    pub classes: Vec<Class>,
+    pub placement: Placement,
+    pub power: Vec<PowerDomain>,
+    /// First match wins.
+    pub namespaces: Vec<NamespaceRule>,
+    pub defaults: Defaults,
+}
+
+impl Policy {
+    /// What placement needs to know of it.
+    pub fn rules(&self) -> Rules {
+        Rules {
+            mix_classes: self.placement.mix_classes,
+            spread: self.placement.nodes == NodeOrder::Spread,
+        }
+    }
+
+    pub fn class(&self, name: &str) -> Option<&Class> {
+        self.classes.iter().find(|c| &*c.name == name)
+    }
+
+    /// The first rule that the labels of a namespace satisfy.
+    pub fn namespace_rule(&self, labels: &Labels) -> Option<&NamespaceRule> {
+        self.namespaces
+            .iter()
+            .find(|rule| rule.matches.iter().all(|(k, v)| labels.get(k) == Some(v)))
+    }
+}

@@ -1,0 +1,179 @@
+//! Which class and how many watts devices get.
+
+use std::sync::Arc;
+
+use wattlane::model::{AttributeValue, Classified, Classifier, Device, Labels, Name, QualifiedName, WattOrigin};
+use wattlane::policy::{Policy, PolicyClassifier};
+
+use super::{labels, read};
+
+pub(crate) fn device(driver: &str, attributes: &[(&str, &str)]) -> Device {
+    let driver = Name::from(driver);
+    let mut attributes: Vec<_> = attributes
+        .iter()
+        .map(|(name, value)| {
+            (
+                QualifiedName::parse(name, &driver),
+                AttributeValue::String((*value).into()),
+            )
+        })
+        .collect();
+    attributes.sort_by(|a, b| a.0.cmp(&b.0));
+    Device {
+        name: "gpu-0".into(),
+        attributes: attributes.into(),
+        capacity: Box::default(),
+        taints: Box::default(),
+        consumes: Box::default(),
+        nodes: None,
+        allow_multiple: false,
+        binds_to_node: false,
+        binding_conditions: Box::default(),
+        binding_failure_conditions: Box::default(),
+    }
+}
+
+fn classify(policy: Policy, driver: &str, attributes: &[(&str, &str)], node: &Labels) -> (Classified, u64) {
+    let classifier = PolicyClassifier::new(Arc::new(policy));
+    let found = classifier.classify(&driver.into(), &device(driver, attributes), node, &Labels::default());
+    let errors = classifier.errors().map(|(_, n)| n).sum();
+    (found, errors)
+}
+
+fn derived(driver: &str, attributes: &[(&str, &str)]) -> (Option<String>, Option<u32>, WattOrigin) {
+    let (found, errors) = classify(Policy::default(), driver, attributes, &Labels::default());
+    assert_eq!(errors, 0);
+    (found.class.map(|c| c.to_string()), found.watts, found.origin)
+}
+
+#[test]
+fn without_a_policy_the_product_decides() {
+    use WattOrigin::{Table, Unknown};
+    let (nvidia, amd) = ("gpu.nvidia.com", "gpu.amd.com");
+    let h100 = ("productName", "NVIDIA H100 80GB HBM3");
+    for (driver, attributes, class, watts, origin) in [
+        (
+            nvidia,
+            vec![("type", "gpu"), h100],
+            Some("h100-80gb-hbm3-700w"),
+            Some(700),
+            Table,
+        ),
+        (
+            nvidia,
+            vec![("type", "vfio"), h100],
+            Some("h100-80gb-hbm3-700w"),
+            Some(700),
+            Table,
+        ),
+        (
+            nvidia,
+            vec![("type", "mig"), h100],
+            Some("h100-80gb-hbm3-700w"),
+            None,
+            Unknown,
+        ),
+        (
+            nvidia,
+            vec![("productName", "NVIDIA GH200 480GB")],
+            Some("gh200-480gb"),
+            None,
+            Unknown,
+        ),
+        (
+            nvidia,
+            vec![("productName", "NVIDIA Next")],
+            Some("next"),
+            None,
+            Unknown,
+        ),
+        (nvidia, vec![("type", "gpu")], None, None, Unknown),
+        (nvidia, vec![("productName", " ")], None, None, Unknown),
+        (
+            amd,
+            vec![("type", "amdgpu"), ("productName", "AMD_Instinct_MI300X_OAM")],
+            Some("instinct-mi300x-oam-750w"),
+            Some(750),
+            Table,
+        ),
+        (
+            amd,
+            vec![("type", "amdgpu-partition"), ("productName", "AMD_Instinct_MI300X_OAM")],
+            Some("instinct-mi300x-oam-750w"),
+            None,
+            Unknown,
+        ),
+        (amd, vec![("deviceID", "0x74a1")], Some("0x74a1"), None, Unknown),
+        // Older releases: a number of the one card, which would make every card a class.
+        (amd, vec![("deviceID", "818216069942553681")], None, None, Unknown),
+        ("nic.example.com", vec![("deviceID", "0x1017")], None, None, Unknown),
+        (
+            "gpu.example.com",
+            vec![("model", "LATEST-GPU-MODEL")],
+            Some("latest-gpu-model"),
+            None,
+            Unknown,
+        ),
+        (
+            "compute-domain.nvidia.com",
+            vec![("type", "channel")],
+            None,
+            None,
+            Unknown,
+        ),
+        // A name in somebody else's domain is not the driver's word.
+        (
+            nvidia,
+            vec![("other.com/productName", "NVIDIA L4")],
+            None,
+            None,
+            Unknown,
+        ),
+    ] {
+        let want = (class.map(str::to_owned), watts, origin);
+        assert_eq!(derived(driver, &attributes), want, "{driver} {attributes:?}");
+    }
+}
+
+#[test]
+fn policy_classes_come_first_and_an_error_is_no_match() {
+    let policy = || {
+        read(
+            r#"
+classes:
+- name: unguarded
+  match: device.attributes["gpu.nvidia.com"].productName == "NVIDIA L40"
+- name: rack-limited
+  match: device.driver == "gpu.nvidia.com" && node.labels["cooling"] == "air"
+  watts: 450
+- name: l4
+  match: device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].productName == "NVIDIA L4"
+"#,
+        )
+        .expect("valid")
+    };
+    let product = |name| [("type", "gpu"), ("productName", name)];
+    let air = labels(&[("cooling", "air")]);
+    let water = labels(&[("cooling", "water")]);
+
+    let (found, errors) = classify(policy(), "gpu.nvidia.com", &product("NVIDIA H100 80GB HBM3"), &air);
+    assert_eq!(found.class.as_deref(), Some("rack-limited"));
+    assert_eq!((found.watts, found.origin, errors), (Some(450), WattOrigin::Policy, 0));
+
+    // No watts of its own: the table's.
+    let (found, _) = classify(policy(), "gpu.nvidia.com", &product("NVIDIA L4"), &water);
+    assert_eq!(
+        (found.class.as_deref(), found.watts, found.origin),
+        (Some("l4"), Some(72), WattOrigin::Table)
+    );
+
+    // A part of a card of the class is of the class, but nobody knows its watts.
+    let mig = [("type", "mig"), ("productName", "NVIDIA H100 80GB HBM3")];
+    let (found, _) = classify(policy(), "gpu.nvidia.com", &mig, &air);
+    assert_eq!((found.class.as_deref(), found.watts), (Some("rack-limited"), None));
+
+    // The first class fails on AMD's devices, which have no such attribute; the others still count.
+    let (found, errors) = classify(policy(), "gpu.amd.com", &product("AMD_Instinct_MI210"), &air);
+    assert_eq!(found.class.as_deref(), Some("instinct-mi210-300w"));
+    assert_eq!(errors, 1);
+}

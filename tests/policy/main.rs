@@ -1,0 +1,264 @@
+//! The policy file from outside: what is refused, where and in which words; the product table against the study it came
+//! from; classes of devices; and `check`.
+
+mod check;
+mod classes;
+
+use serde_json::Value;
+use wattlane::policy::{BoardPower, NodeOrder, Policy, PolicyError, board_power};
+use wattlane::selector::Selectors;
+
+const HEAD: &str = "apiVersion: wattlane.dev/v1alpha1\nkind: PlacementPolicy\n";
+
+fn read(body: &str) -> Result<Policy, Vec<PolicyError>> {
+    Policy::read(&format!("{HEAD}{body}"), &Selectors::new())
+}
+
+fn errors(body: &str) -> Vec<String> {
+    let errors = read(body).err().unwrap_or_default();
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_full_policy_is_read() {
+    let policy = read(
+        r#"
+metadata: {name: ours}
+classes:
+- name: server-600w
+  match: device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].productName.contains("Server Edition")
+  watts: 0.6kW
+  patch:
+    runtimeClassName: nvidia-legacy
+    tolerations: [{key: example.com/gpu, operator: Exists, effect: NoExecute, tolerationSeconds: 30}]
+    sharedMemory: 8Gi
+- {name: rest, match: "true"}
+placement: {nodes: spread, mixClasses: allow, topology: none}
+namespaces:
+- {match: {team: research}, allowedClasses: [rest], maxGpusPerPod: 4}
+- {match: {}, defaultClass: rest}
+defaults: {schedulerName: gpus, runtimeClassName: nvidia, deviceClasses: {intel.com/gpu: gpu.intel.com}}
+"#,
+    )
+    .expect("valid");
+    assert_eq!(policy.class("server-600w").and_then(|c| c.watts), Some(600));
+    assert_eq!((policy.rules().mix_classes, policy.rules().spread), (true, true));
+    assert_eq!(policy.placement.nodes, NodeOrder::Spread);
+    assert_eq!(policy.defaults.device_classes.len(), 3);
+    let toleration = &policy.classes[0].patch.tolerations[0];
+    assert_eq!(toleration["tolerationSeconds"], 30);
+    assert_eq!(toleration.get("value"), None);
+    // The only allowed class is the default, and the first matching rule holds.
+    let rule = policy.namespace_rule(&labels(&[("team", "research")])).expect("a rule");
+    assert_eq!(
+        (rule.default_class.as_deref(), rule.max_gpus_per_pod),
+        (Some("rest"), Some(4))
+    );
+    let rule = policy.namespace_rule(&labels(&[("team", "other")])).expect("a rule");
+    assert_eq!(rule.allowed_classes, None);
+}
+
+fn labels(pairs: &[(&str, &str)]) -> wattlane::model::Labels {
+    std::sync::Arc::new(pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect())
+}
+
+#[test]
+fn the_shipped_policy_is_valid() {
+    let manifest = include_str!("../../manifests/base/policy.yaml");
+    let config: Value = serde_saphyr::from_str(manifest).expect("YAML");
+    let text = config["data"]["policy.yaml"].as_str().expect("the policy");
+    Policy::read(text, &Selectors::new()).expect("valid");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    for (body, want) in [
+        ("clases: []", "clases: unknown field"),
+        ("classes: {}", "classes: must be a list"),
+        ("classes: [{name: a}]", "classes[0]: missing field `match`"),
+        (
+            "classes: [{name: a, match: \"true\", wats: 1}]",
+            "classes[0]: unknown field `wats`",
+        ),
+        (
+            "classes: [{name: A b, match: \"true\"}]",
+            "classes[0].name: \"A b\" is not valid",
+        ),
+        (
+            "classes: [{name: a, match: \"true\"}, {name: a, match: \"true\"}]",
+            "classes[1].name: is the name of an earlier class",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", watts: 600w}]",
+            "classes[0].watts: write whole watts",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", watts: 600kW}]",
+            "classes[0].watts: must be between",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", patch: {runtimeClassName: A_b}}]",
+            "classes[0].patch.runtimeClassName:",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", patch: {labels: {x: a b}}}]",
+            "classes[0].patch.labels[\"x\"]: \"a b\" is not valid",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", patch: {annotations: {wattlane.dev/class: b}}}]",
+            "classes[0].patch.annotations[\"wattlane.dev/class\"]: keys of wattlane.dev/",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", patch: {sharedMemory: lots}}]",
+            "classes[0].patch.sharedMemory: must be a size",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", patch: {tolerations: [{operator: Equal}]}}]",
+            "classes[0].patch.tolerations[0].key: is needed",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", patch: {tolerations: [{operator: Exists, value: x}]}}]",
+            "classes[0].patch.tolerations[0].value:",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", patch: {tolerations: [{operator: Exists, effect: Never}]}}]",
+            "classes[0].patch.tolerations[0].effect:",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", patch: {tolerations: [{operator: Exists, tolerationSeconds: 1}]}}]",
+            "classes[0].patch.tolerations[0].tolerationSeconds:",
+        ),
+        (
+            "placement: {nodes: bunch}",
+            "placement.nodes: must be one of pack, spread",
+        ),
+        (
+            "placement: {mixClasses: sometimes}",
+            "placement.mixClasses: must be one of never, allow",
+        ),
+        (
+            "placement: {topology: required}",
+            "placement.topology: required is not enforced",
+        ),
+        (
+            "power: [{label: rack, budget: 20kW}]",
+            "power: budgets are not enforced in this version",
+        ),
+        ("power: [{label: rack}]", "power[0]: needs a budget"),
+        (
+            "power: [{label: rack, budgets: {r7: much}}]",
+            "power[0].budgets[\"r7\"]: write whole watts",
+        ),
+        (
+            "namespaces: [{defaultClass: a}]",
+            "namespaces[0]: missing field `match`",
+        ),
+        (
+            "namespaces: [{match: {}, allowedClasses: []}]",
+            "namespaces[0].allowedClasses: allows nothing",
+        ),
+        (
+            "namespaces: [{match: {}, allowedClasses: [a, b]}]",
+            "namespaces[0].defaultClass: is needed",
+        ),
+        (
+            "namespaces: [{match: {}, allowedClasses: [a], defaultClass: b}]",
+            "namespaces[0].defaultClass: \"b\" is not in allowedClasses",
+        ),
+        (
+            "namespaces: [{match: {}, maxGpusPerPod: -1}]",
+            "namespaces[0]: invalid value",
+        ),
+        ("namespaces: [{match: {a: x y}}]", "namespaces[0].match[\"a\"]:"),
+        (
+            "defaults: {schedulerName: default-scheduler}",
+            "defaults.schedulerName: must be a scheduler that calls",
+        ),
+        (
+            "defaults: {deviceClasses: {gpu: x}}",
+            "defaults.deviceClasses[\"gpu\"]:",
+        ),
+        ("defaults: []", "defaults: must be a mapping"),
+        ("classes: [[a, \"true\"]]", "classes[0]: must be a mapping"),
+    ] {
+        let errors = errors(body);
+        assert!(
+            errors.iter().any(|e| e.starts_with(want)),
+            "{body}\nwant {want}\ngot {errors:#?}"
+        );
+    }
+}
+
+#[test]
+fn all_errors_at_once() {
+    let errors =
+        errors("extra: 1\nclasses: [{name: A, match: x, watts: no}, {}]\nplacement: {nodes: x}\ndefaults: {y: z}");
+    assert_eq!(errors.len(), 6, "{errors:#?}");
+}
+
+#[test]
+fn another_document_is_no_policy() {
+    for (text, want) in [
+        ("", "expected a PlacementPolicy"),
+        ("[]", "expected a PlacementPolicy"),
+        ("a: [", "not readable as YAML"),
+        ("a: 1\na: 2", "not readable as YAML"),
+        (
+            "apiVersion: wattlane.dev/v2\nkind: PlacementPolicy",
+            "apiVersion: must be wattlane.dev/v1alpha1",
+        ),
+        (
+            "apiVersion: wattlane.dev/v1alpha1\nkind: Policy",
+            "kind: must be PlacementPolicy",
+        ),
+    ] {
+        let errors = Policy::read(text, &Selectors::new()).err().unwrap_or_default();
+        let said = errors.first().map(ToString::to_string).unwrap_or_default();
+        assert!(said.starts_with(want), "{text:?}: {said}");
+    }
+}
+
+#[test]
+fn a_match_that_does_not_compile_is_refused() {
+    let errors = errors("classes: [{name: a, match: \"device.driver ==\"}]");
+    assert!(
+        errors
+            .iter()
+            .any(|e| e.starts_with("classes[0].match: does not compile")),
+        "{errors:?}"
+    );
+}
+
+/// Against the study the table was made from, where it is at hand.
+#[test]
+fn every_studied_product_resolves_in_every_spelling() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/gpu-power.json");
+    let Ok(text) = std::fs::read_to_string(path) else {
+        return;
+    };
+    let study: Value = serde_json::from_str(&text).expect("the study is JSON");
+    for entry in study["entries"].as_array().expect("entries") {
+        let default = entry["default_limit_w"].as_u64().expect("watts");
+        let others = entry["other_limits_seen_w"].as_array();
+        let others: Vec<u64> = others
+            .map(|o| o.iter().filter_map(Value::as_u64).collect())
+            .unwrap_or_default();
+        for name in ["product_name", "gfd_label", "sysfs_name"]
+            .into_iter()
+            .filter_map(|key| entry[key].as_str())
+        {
+            match board_power(name) {
+                Some(BoardPower::Watts(w)) => {
+                    assert_eq!((u64::from(w), others.as_slice()), (default, [].as_slice()), "{name}");
+                }
+                Some(BoardPower::OneOf(seen)) => {
+                    let mut want = others.clone();
+                    want.push(default);
+                    want.sort_unstable();
+                    assert_eq!(seen.iter().map(|w| u64::from(*w)).collect::<Vec<_>>(), want, "{name}");
+                }
+                None => panic!("{name} is not in the table"),
+            }
+        }
+    }
+}
