@@ -15,6 +15,7 @@ mod amount;
 mod case;
 mod check;
 mod check_rest;
+mod expressions;
 mod generate;
 mod judge;
 mod known;
@@ -22,6 +23,7 @@ mod ours;
 mod recorded;
 mod reference;
 mod rng;
+mod seen;
 mod shapes;
 mod shrink;
 mod supply;
@@ -70,6 +72,45 @@ fn the_in_tree_allocator_and_wattlane_agree() {
     }
     eprintln!("{tally}");
     assert_eq!(tally.disagreements(), 0, "see target/oracle/disagreements");
+}
+
+/// Selectors alone: the same devices match, and the same ones fail (in other words).
+#[test]
+#[ignore = "needs tests/oracle/build"]
+fn selectors_agree() {
+    let (first, count) = (
+        setting("WATTLANE_ORACLE_SEED", 0),
+        setting("WATTLANE_ORACLE_CASES", 20_000),
+    );
+    let mut upstream = Upstream::start();
+    let (mut compared, mut wrong) = (0, std::collections::BTreeMap::new());
+    for seed in first..first + count {
+        let (features, case) = generate::case(seed);
+        if !features.has(generate::Feature::Selectors) {
+            continue;
+        }
+        let (theirs, ours) = (upstream.ask(&case).matches, ours::matches(&case));
+        assert!(
+            theirs.keys().eq(ours.keys()),
+            "seed {seed}: {:?} and {:?}",
+            theirs.keys(),
+            ours.keys()
+        );
+        for (request, row) in &theirs {
+            for (id, said) in row {
+                let our = &ours[request][id];
+                compared += 1;
+                if said.as_bool() != our.as_bool() {
+                    wrong
+                        .entry(format!("upstream {said}, ours {our}"))
+                        .or_insert_with(|| format!("seed {seed}: {request} on {id}"));
+                }
+            }
+        }
+    }
+    eprintln!("{compared} results compared");
+    assert!(compared > 0, "nothing was compared");
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// Writes the smallest case it finds of each known difference, and one that fits of each feature alone, to
