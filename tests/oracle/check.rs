@@ -206,6 +206,11 @@ fn device<'a>(
             if said != share {
                 found.push(format!("consumed: {id} says {said:?}, should be {share:?}"));
             }
+            for (name, wanted) in &share {
+                if *wanted > amount(&f.device["capacity"][name]["value"]) {
+                    found.push(format!("capacity: {name} of {id} is less than {wanted}"));
+                }
+            }
             if !admin {
                 let sum = given.shares.entry(id.clone()).or_default();
                 share

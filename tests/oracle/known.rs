@@ -92,7 +92,8 @@ fn obsolete_generation(case: &Case) -> bool {
     newest.values().any(|(_, here)| !here)
 }
 
-/// A device that a request with admin access may get consumes counters, or matches another request of the pod too.
+/// A device that a request with admin access may get consumes counters, is shared already, or matches another request
+/// of the pod too.
 fn admin_overlaps(case: &Case, answer: &Answer) -> bool {
     let world = World::of(case);
     let mut rows = vec![];
@@ -109,7 +110,7 @@ fn admin_overlaps(case: &Case, answer: &Answer) -> bool {
     world.devices.iter().filter(|(_, f)| f.visible).any(|(id, f)| {
         let wanted = rows.iter().filter(|(_, row)| matching(*row, id)).count();
         let by_admin = rows.iter().any(|(admin, row)| *admin && matching(*row, id));
-        by_admin && (wanted > 1 || f.device["consumesCounters"].is_array())
+        by_admin && (wanted > 1 || f.device["consumesCounters"].is_array() || world.shared.contains_key(id))
     })
 }
 

@@ -169,7 +169,15 @@ fn the_checker_accepts_what_the_in_tree_allocator_gives() {
             match known::accepted(&case, &answer).filter(|_| feasible == Some(true)) {
                 Some(name) => *known.entry(name).or_insert(0) += 1,
                 None if feasible == Some(true) => {
-                    wrong.push(format!("seed {seed}: refused, but can be met: {:?}", answer.error));
+                    let what = format!("refused, but can be met: {:?}", answer.error);
+                    let refused = |c: &case::Case| {
+                        let answer = upstream.ask(c);
+                        let can = reference::feasible(c, &answer.matches) == Some(true);
+                        !answer.fits && can && known::accepted(c, &answer).is_none()
+                    };
+                    let small = shrink::shrink(&case, refused);
+                    recorded::disagreement(seed, &what, &small, &upstream.ask(&small));
+                    wrong.push(format!("seed {seed}: {what}"));
                 }
                 None => {}
             }
