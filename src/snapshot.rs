@@ -8,7 +8,7 @@ mod pool;
 mod shard;
 
 pub use mask::MaskCache;
-pub use pool::{Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Visible};
+pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use shard::ShardMap;
 
 use std::sync::Arc;

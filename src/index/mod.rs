@@ -1,14 +1,24 @@
 //! The one mutable picture of the cluster: a plain synchronous struct that objects are fed to and
 //! snapshots are taken from. Knows no Kubernetes types, no tasks and no clock.
+//!
+//! A change marks what it touches (a claim the pools it names, a node its local pools); `settle` looks at
+//! the marked and nothing else, once for a whole batch.
 
-use std::sync::Arc;
-
-use crate::model::{
-    Claim, ClaimTemplate, Classifier, DeviceClass, DeviceResult, Name, Namespace, NamespacedName, Node, Pod, Slice,
-};
-use crate::snapshot::Snapshot;
+mod ledger;
+mod objects;
+mod pools;
+mod reserve;
+mod settle;
+mod usage;
 
 pub use crate::convert::{Key, Kind, Object};
+pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::model::{Classifier, DeviceId, Name};
+use crate::snapshot::{NodeIx, PoolIx, Snapshot};
 
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -19,59 +29,90 @@ pub enum Change {
     Reset(Kind, Vec<Object>),
 }
 
-/// Devices held for a pod from before the API write until the watch shows the result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reservation {
-    pub pod: NamespacedName,
-    pub pod_uid: Name,
-    pub node: Name,
-    pub claims: Vec<ReservedClaim>,
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct PoolKey {
+    driver: Name,
+    name: Name,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReservedClaim {
-    pub claim: NamespacedName,
-    pub uid: Name,
-    pub results: Vec<DeviceResult>,
+impl PoolKey {
+    fn of(id: &DeviceId) -> Self {
+        Self {
+            driver: id.driver.clone(),
+            name: id.pool.clone(),
+        }
+    }
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ReservationId(pub u64);
-
-/// A reservation was not taken because something changed since the snapshot it was computed from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict(pub Name);
 
 pub struct Index {
+    classifier: Arc<dyn Classifier>,
+    /// The working copy: published by cloning.
     snapshot: Snapshot,
+    /// The working copy differs from what was published.
+    changed: bool,
+    loosened: bool,
+    pools: HashMap<PoolKey, pools::Record>,
+    slice_pools: HashMap<Name, PoolKey>,
+    /// Pools with devices of the node, whether or not the node is known.
+    local: HashMap<Name, BTreeSet<PoolKey>>,
+    /// Pools with devices that are not a single node's.
+    wide: BTreeSet<PoolKey>,
+    ledger: ledger::Ledger,
+    reservations: reserve::Reservations,
+    free_nodes: Vec<NodeIx>,
+    free_pools: Vec<PoolIx>,
+    /// Positions of pools ever given.
+    pool_slots: u32,
+    /// To be assembled again from their slices.
+    stale_pools: BTreeSet<PoolKey>,
+    /// To be counted again from the ledger.
+    stale_states: BTreeSet<PoolKey>,
+    /// To see their pools again.
+    stale_nodes: BTreeSet<Name>,
 }
 
 impl Index {
-    pub fn new(_classifier: Arc<dyn Classifier>) -> Self {
+    pub fn new(classifier: Arc<dyn Classifier>) -> Self {
         Self {
+            classifier,
             snapshot: Snapshot::default(),
+            changed: false,
+            loosened: false,
+            pools: HashMap::new(),
+            slice_pools: HashMap::new(),
+            local: HashMap::new(),
+            wide: BTreeSet::new(),
+            ledger: ledger::Ledger::default(),
+            reservations: reserve::Reservations::default(),
+            free_nodes: vec![],
+            free_pools: vec![],
+            pool_slots: 0,
+            stale_pools: BTreeSet::new(),
+            stale_states: BTreeSet::new(),
+            stale_nodes: BTreeSet::new(),
         }
     }
 
-    pub fn apply(&mut self, _change: Change) {}
-
     /// A new policy: every device is classified again.
-    pub fn set_classifier(&mut self, _classifier: Arc<dyn Classifier>) {}
-
-    /// All or nothing.
-    pub fn reserve(&mut self, _reservation: Reservation) -> Result<ReservationId, Conflict> {
-        Err(Conflict("not built yet".into()))
-    }
-
-    /// The write is known to have failed: the devices are free again. Unknown ids are ignored.
-    pub fn release(&mut self, _id: ReservationId) {}
-
-    pub fn reservations(&self) -> usize {
-        0
+    pub fn set_classifier(&mut self, classifier: Arc<dyn Classifier>) {
+        self.classifier = classifier;
+        self.stale_pools.extend(self.pools.keys().cloned());
+        // Even where no class changes: the rules that refused a pod may have.
+        self.loosened = true;
     }
 
     /// The next snapshot, or None when nothing a reader can see has changed.
     pub fn publish(&mut self) -> Option<Arc<Snapshot>> {
+        self.settle();
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        self.snapshot.version += 1;
         Some(Arc::new(self.snapshot.clone()))
+    }
+
+    /// Whether, since it was last asked, something changed by which a refused pod could fit now.
+    pub fn take_loosened(&mut self) -> bool {
+        std::mem::take(&mut self.loosened)
     }
 }

@@ -45,6 +45,11 @@ impl Bits {
         &self.words
     }
 
+    /// 64 positions at once; beyond the size: none.
+    pub fn word(&self, n: usize) -> u64 {
+        self.words.get(n).copied().unwrap_or(0)
+    }
+
     /// Positions in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words.iter().enumerate().flat_map(|(n, word)| {

@@ -38,7 +38,7 @@ pub enum Reason {
     PowerBudget,
     /// adminAccess in a namespace that does not allow it.
     AdminAccess,
-    /// An API limit (32 results a claim, 256 consumers).
+    /// An API limit (32 results a claim, 256 consumers), or the step limit of our own search.
     Limit,
     /// Something we do not support: refused rather than guessed.
     Unsupported,

@@ -1,10 +1,30 @@
 //! From a pod's claims and a node's free devices to the best devices, or to the reason why not.
 //!
-//! Pure functions over a snapshot; nothing here writes, waits or remembers.
+//! Pure functions over a snapshot; nothing here writes, waits or remembers. How a decision runs:
+//! `demand` reads the pod once; `quick` answers the common shape from bit masks; for anything else `view` lists what
+//! one node has for each request, `search` picks (with `state` as its ledger), `why` explains a "no", `result` writes
+//! the allocation.
+
+mod capacity;
+mod demand;
+mod matching;
+mod quick;
+mod result;
+mod score;
+mod search;
+mod solve;
+mod state;
+mod view;
+mod why;
+mod wish;
+mod words;
 
 use std::sync::Arc;
 
-use crate::model::{Allocation, Claim, Name, Pod, Refusal};
+pub use demand::Demand;
+pub use score::scores;
+
+use crate::model::{Allocation, Claim, DeviceId, Name, Refusal};
 use crate::selector::Selectors;
 use crate::snapshot::{NodeEntry, Snapshot};
 
@@ -25,22 +45,6 @@ pub struct Context<'a> {
     pub rules: &'a Rules,
 }
 
-/// What a pod asks for: its claims, read once per request, not once per node.
-#[derive(Debug)]
-pub struct Demand {}
-
-impl Demand {
-    /// A refusal here holds for every node.
-    pub fn of(_ctx: Context<'_>, _pod: &Pod) -> Result<Self, Refusal> {
-        Ok(Self {})
-    }
-
-    /// Nothing to allocate and nothing to check: every node will do.
-    pub fn is_empty(&self) -> bool {
-        true
-    }
-}
-
 /// Lower is better; compared key by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cost {
@@ -48,7 +52,7 @@ pub struct Cost {
     pub links: u32,
     /// What the choice takes away from what others could still ask for.
     pub lost: u32,
-    /// Watts above the least that would have satisfied the pod.
+    /// Watts above the least that would have satisfied the pod on this node.
     pub excess_watts: u32,
 }
 
@@ -68,27 +72,30 @@ pub struct Placement {
     pub cost: Cost,
     /// The one class of its devices; None: no classed device, or mixed by permission.
     pub class: Option<Name>,
-    /// Sum of the known watts of its devices.
+    /// Sum of the known watts of its devices. Devices held for admin access do not count, here and in `class`.
     pub watts: u32,
+    /// The step limit ended the search: the devices are valid, but there may be better ones.
+    pub cut: bool,
 }
 
 /// Whether the node can take the pod; cheaper than `place`.
-pub fn check(_ctx: Context<'_>, _demand: &Demand, _node: &NodeEntry) -> Result<(), Refusal> {
-    Ok(())
+pub fn check(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(), Refusal> {
+    demand.admit(node)?;
+    match quick::tally(ctx, demand, node) {
+        Some(tally) => tally.verdict(demand),
+        None => solve::any(ctx, demand, node),
+    }
 }
 
 /// The best devices of one node.
-pub fn place(_ctx: Context<'_>, _demand: &Demand, _node: &NodeEntry) -> Result<Placement, Refusal> {
-    Ok(Placement {
-        claims: vec![],
-        cost: Cost::default(),
-        class: None,
-        watts: 0,
-    })
+pub fn place(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<Placement, Refusal> {
+    demand.admit(node)?;
+    solve::best(ctx, demand, node).map(|(placement, _)| placement)
 }
 
-/// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered
-/// by name. A node that does not fit (it may have changed since filter) has 0.
-pub fn scores(_ctx: Context<'_>, _demand: &Demand, nodes: &[&Arc<NodeEntry>]) -> Vec<u8> {
-    vec![0; nodes.len()]
+/// What plain list order would have taken of this node: the first devices that match and are free, with no regard to
+/// wattage classes or wishes. For comparison only. None: it would have found nothing.
+pub fn list_order(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Vec<DeviceId>> {
+    demand.admit(node).ok()?;
+    solve::in_list_order(ctx, demand, node)
 }

@@ -13,6 +13,7 @@ mod kinds;
 mod macros;
 mod prepare;
 mod registry;
+mod rules;
 mod scan;
 mod signatures;
 mod types;

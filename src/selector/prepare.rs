@@ -13,6 +13,7 @@ use super::device::pattern_name;
 use super::functions::regex;
 use super::kinds::PatternVal;
 use super::macros::{self, function};
+use super::rules::{field, homogeneous, inner, literal_type, no_overload};
 use super::scan::check_nesting;
 use super::signatures;
 use super::types::Type;
@@ -128,7 +129,7 @@ impl Checker {
                 Expr::Call(call) => self.call(call)?,
                 expanded => return self.expr(IdedExpr { id, expr: expanded }),
             },
-            Expr::List(list) => self.list(list)?,
+            Expr::List(list) => self.list(list, true)?,
             Expr::Map(map) => self.map(map)?,
             Expr::Comprehension(comprehension) => self.comprehension(*comprehension)?,
             Expr::Struct(message) => return Err(undeclared(&message.type_name)),
@@ -189,7 +190,14 @@ impl Checker {
         let member = call.target.is_some();
         let (mut args, mut types) = (vec![], vec![]);
         for arg in call.target.take().map(|t| *t).into_iter().chain(call.args) {
-            let (arg, of) = self.expr(arg)?;
+            // Kubernetes lets the values of `format` differ in type, and no other list.
+            let (arg, of) = match arg.expr {
+                Expr::List(values) if name == "format" => {
+                    let (expr, of) = self.list(values, false)?;
+                    (IdedExpr { id: arg.id, expr }, of)
+                }
+                expr => self.expr(IdedExpr { id: arg.id, expr })?,
+            };
             args.push(arg);
             types.push(of);
         }
@@ -245,6 +253,9 @@ impl Checker {
             "replace" => "@replace",
             "join" => "@join",
             "lists.range" => "@range",
+            "indexOf" => "@indexOf",
+            "lastIndexOf" => "@lastIndexOf",
+            "string" if types == [Type::Double] => "@text",
             "matches" | "find" | "findAll" => {
                 self.constant_pattern(&mut args)?;
                 name
@@ -297,14 +308,17 @@ impl Checker {
         }
     }
 
-    fn list(&mut self, list: ListExpr) -> Result<(Expr, Type), String> {
+    fn list(&mut self, list: ListExpr, one_type: bool) -> Result<(Expr, Type), String> {
         let mut element = Type::Free;
         let mut elements = vec![];
         for (i, item) in list.elements.into_iter().enumerate() {
             let (item, of) = self.expr(item)?;
             let item = self.weighed(item, &of);
             let of = inner(of, list.optional_indices.contains(&i))?;
-            element = homogeneous(element, of)?;
+            element = match one_type {
+                true => homogeneous(element, of)?,
+                false => element.join(of),
+            };
             elements.push(item);
         }
         let list = ListExpr::new_with_optionals(elements, list.optional_indices);
@@ -414,58 +428,5 @@ fn rooted_in_device(expr: &IdedExpr) -> bool {
             call.args.first().is_some_and(rooted_in_device)
         }
         _ => false,
-    }
-}
-
-/// The type of a field, if the type has it.
-fn field(of: &Type, name: &str) -> Result<Type, String> {
-    Ok(match (of, name) {
-        (Type::Device, "driver") => Type::String,
-        (Type::Device, "allowMultipleAllocations") => Type::Bool,
-        (Type::Device, "attributes") => Type::map(Type::String, Type::map(Type::String, Type::Dyn)),
-        (Type::Device, "capacity") => Type::map(Type::String, Type::map(Type::String, Type::Quantity)),
-        (Type::Node, "labels") => Type::map(Type::String, Type::String),
-        (Type::Device | Type::Node, _) => return Err(format!("undefined field '{name}'")),
-        (Type::Map(_, value), _) => (**value).clone(),
-        (t, _) if t.is_dynamic() => Type::Dyn,
-        (t, _) => return Err(format!("type '{t}' does not support field selection")),
-    })
-}
-
-/// An element marked `?` must be an optional, and counts as what is in it.
-fn inner(of: Type, optional: bool) -> Result<Type, String> {
-    match of {
-        Type::Optional(inner) if optional => Ok(*inner),
-        other if optional && !other.is_dynamic() => Err(format!("expected type 'optional_type' but found '{other}'")),
-        other => Ok(other),
-    }
-}
-
-fn homogeneous(known: Type, new: Type) -> Result<Type, String> {
-    if known.same(&new) {
-        Ok(known.join(new))
-    } else {
-        Err(format!("expected type '{known}' but found '{new}'"))
-    }
-}
-
-fn no_overload(name: &str, member: bool, types: &[Type]) -> String {
-    let list = |types: &[Type]| types.iter().map(Type::to_string).collect::<Vec<_>>().join(", ");
-    let applied = match types {
-        [target, rest @ ..] if member => format!("{target}.({})", list(rest)),
-        all => format!("({})", list(all)),
-    };
-    format!("found no matching overload for '{name}' applied to '{applied}'")
-}
-
-fn literal_type(literal: &LiteralValue) -> Type {
-    match literal {
-        LiteralValue::Null => Type::Null,
-        LiteralValue::Boolean(_) => Type::Bool,
-        LiteralValue::Int(_) => Type::Int,
-        LiteralValue::UInt(_) => Type::Uint,
-        LiteralValue::Double(_) => Type::Double,
-        LiteralValue::String(_) => Type::String,
-        LiteralValue::Bytes(_) => Type::Bytes,
     }
 }

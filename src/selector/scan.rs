@@ -15,7 +15,6 @@ pub(super) fn check_nesting(text: &str) -> Result<(), String> {
     let mut at = 0;
     while let Some(&b) = bytes.get(at) {
         let pair = bytes.get(at + 1).copied();
-        let top = levels.last_mut();
         match b {
             b'"' | b'\'' => {
                 let raw = at > 0 && matches!(bytes[at - 1], b'r' | b'R');
@@ -30,33 +29,21 @@ pub(super) fn check_nesting(text: &str) -> Result<(), String> {
                 levels.push(1);
                 open += 1;
             }
-            b')' | b']' | b'}' => {
-                // An index or a call is also a link of the chain it belongs to.
-                if levels.len() > 1 {
-                    open -= levels.pop().unwrap_or(0);
-                    if let Some(level) = levels.last_mut() {
-                        *level += 1;
-                        open += 1;
-                    }
-                }
-            }
-            b',' => {
-                let kept = usize::from(levels.len() > 1);
+            // An index or a call is also a link of the chain it belongs to.
+            b')' | b']' | b'}' if levels.len() > 1 => {
+                open -= levels.pop().unwrap_or(0);
                 if let Some(level) = levels.last_mut() {
-                    open -= *level - kept.min(*level);
-                    *level = kept.min(*level);
+                    *level += 1;
+                    open += 1;
                 }
             }
+            b',' => afresh(&mut levels, &mut open),
             b'&' | b'|' if pair == Some(b) => {
-                let kept = usize::from(levels.len() > 1);
-                if let Some(level) = levels.last_mut() {
-                    open -= *level - kept.min(*level);
-                    *level = kept.min(*level);
-                }
+                afresh(&mut levels, &mut open);
                 at += 1;
             }
             b'.' | b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=' | b'!' | b'?' => {
-                if let Some(level) = top {
+                if let Some(level) = levels.last_mut() {
                     *level += 1;
                     open += 1;
                 }
@@ -64,7 +51,7 @@ pub(super) fn check_nesting(text: &str) -> Result<(), String> {
                 at += usize::from(pair == Some(b'='));
             }
             b'i' if pair == Some(b'n') && !word(bytes, at.wrapping_sub(1)) && !word(bytes, at + 2) => {
-                if let Some(level) = top {
+                if let Some(level) = levels.last_mut() {
                     *level += 1;
                     open += 1;
                 }
@@ -78,6 +65,15 @@ pub(super) fn check_nesting(text: &str) -> Result<(), String> {
         at += 1;
     }
     Ok(())
+}
+
+/// The next term begins: of the level only its bracket is left.
+fn afresh(levels: &mut [usize], open: &mut usize) {
+    let bracket = usize::from(levels.len() > 1);
+    if let Some(level) = levels.last_mut() {
+        *open -= *level - bracket.min(*level);
+        *level = bracket.min(*level);
+    }
 }
 
 fn word(bytes: &[u8], at: usize) -> bool {

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The type of an expression as far as it is known before a device is at hand.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::enum_variant_names, reason = "`type` is a type of CEL")]
 pub(super) enum Type {
     /// Anything, known only at run time: every attribute.
     Dyn,

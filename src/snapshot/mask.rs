@@ -29,6 +29,18 @@ impl<T> Default for MaskCache<T> {
 }
 
 impl<T: Clone> MaskCache<T> {
+    /// The remembered value.
+    pub fn peek(&self, key: u64) -> Option<&T> {
+        let mut slot = &self.head;
+        while let Some(cell) = slot.get() {
+            if cell.key == key {
+                return Some(&cell.value);
+            }
+            slot = &cell.next;
+        }
+        None
+    }
+
     /// The remembered value, or the computed one. `key` must name what is computed, for ever.
     pub fn get_or(&self, key: u64, compute: impl FnOnce() -> T) -> T {
         let mut slot = &self.head;

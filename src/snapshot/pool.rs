@@ -2,10 +2,10 @@
 //! and what of it is taken (`PoolState`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::MaskCache;
-use crate::model::{Bits, Classified, CounterSet, Device, Name, NodeScope, QualifiedName, Quantity, Refusal};
+use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity};
 
 /// Position of a pool in `Snapshot::pools`. Stable while the pool exists; reused after it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,8 +46,78 @@ pub struct Pool {
     pub by_name: BTreeMap<Name, u32>,
     /// Sorted by name.
     pub counter_sets: Vec<CounterSet>,
-    /// Results of selector sets over `devices`: the bits that match, or the first error.
-    pub masks: MaskCache<Result<Arc<Bits>, Refusal>>,
+    /// What single selectors say about `devices`, by the id of the selector. Sets of selectors are combined by
+    /// whoever asks: the selectors of a class are shared by all requests of the class.
+    pub masks: MaskCache<Arc<Verdicts>>,
+    /// Computed from `devices` when first asked for.
+    pub summary: OnceLock<Summary>,
+}
+
+impl Pool {
+    pub fn summary(&self) -> &Summary {
+        self.summary.get_or_init(|| Summary::of(&self.devices))
+    }
+}
+
+/// What one selector says about each device of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdicts {
+    pub matches: Bits,
+    /// Devices on which it gave no answer; never set together with `matches`. The words are not kept:
+    /// evaluating it once more gives them.
+    pub failed: Bits,
+}
+
+/// Devices of a pool that are alike in class and watts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub class: Option<Name>,
+    pub watts: Option<u32>,
+    pub devices: Bits,
+}
+
+/// What the quick path of placement would otherwise read device by device for every pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// In the order of their first device; every device is in exactly one.
+    pub groups: Vec<Group>,
+    /// Devices with a taint that keeps pods away unless tolerated.
+    pub tainted: Bits,
+    /// Devices that are more than present or absent: shares, counters, binding conditions.
+    pub special: Bits,
+}
+
+impl Summary {
+    fn of(devices: &[PoolDevice]) -> Self {
+        let empty = Bits::new(devices.len());
+        let mut summary = Self {
+            groups: vec![],
+            tainted: empty.clone(),
+            special: empty.clone(),
+        };
+        for (i, PoolDevice { device, classified, .. }) in devices.iter().enumerate() {
+            let blocks = |e| matches!(e, Effect::NoSchedule | Effect::NoExecute);
+            if device.taints.iter().any(|t| blocks(t.effect)) {
+                summary.tainted.insert(i);
+            }
+            if device.allow_multiple || !device.consumes.is_empty() || !device.binding_conditions.is_empty() {
+                summary.special.insert(i);
+            }
+            let alike = |g: &&mut Group| g.class == classified.class && g.watts == classified.watts;
+            if let Some(group) = summary.groups.iter_mut().find(alike) {
+                group.devices.insert(i);
+                continue;
+            }
+            let mut devices = empty.clone();
+            devices.insert(i);
+            summary.groups.push(Group {
+                class: classified.class.clone(),
+                watts: classified.watts,
+                devices,
+            });
+        }
+        summary
+    }
 }
 
 /// A pool and what allocations and reservations took of it.

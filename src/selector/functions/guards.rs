@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use cel::ExecutionError;
-use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, MAP_TYPE};
+use cel::common::types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, MAP_TYPE};
 use cel::common::value::{CowVal, Val};
 
 use super::super::budget::{charge, charge_bytes, weigh};
@@ -36,7 +36,10 @@ pub(super) const NATIVES: &[Native] = &[
         _ => Err(no_overload("_==_", &args)),
     }),
     ("@differs", false, 2, |args| match args.as_slice() {
-        [a, b] => equal(a.as_ref(), b.as_ref()).map(|same| CowVal::owned(CelBool::from(!same))),
+        // What refuses to be compared is not equal: cel-go looks for `true` only.
+        [a, b] => Ok(CowVal::owned(CelBool::from(
+            !equal(a.as_ref(), b.as_ref()).unwrap_or(false),
+        ))),
         _ => Err(no_overload("_!=_", &args)),
     }),
     ("@replace", false, 3, native!("replace", replace)),
@@ -44,6 +47,13 @@ pub(super) const NATIVES: &[Native] = &[
     ("@join", false, 1, join),
     ("@join", false, 2, join),
     ("@range", false, 1, range),
+    ("@text", false, 1, |args| match args.as_slice() {
+        [d] => match d.as_ref().downcast_ref::<CelDouble>() {
+            Some(d) => Ok(CowVal::owned(CelString::from(double_text(*d.inner())))),
+            None => Err(no_overload("string", &args)),
+        },
+        _ => Err(no_overload("string", &args)),
+    }),
     // Alpha in Kubernetes 1.36: membership that works on an attribute whether it is a list or not.
     ("includes", true, 2, |args| {
         let [of, wanted] = args.as_slice() else {
@@ -173,4 +183,23 @@ fn entries<'b, 'v>(args: Args<'b, 'v>) -> Returned<'b, 'v> {
         }
     }
     Ok(CowVal::owned(CelMap::from(made)))
+}
+
+/// Go's shortest `%g`: an exponent below 1e-4 and from 1e6. The crate writes doubles as Rust does.
+fn double_text(d: f64) -> String {
+    if d.is_nan() {
+        return "NaN".to_owned();
+    }
+    if d.is_infinite() {
+        return if d > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let scientific = format!("{d:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(e) if !(-4..6).contains(&e) => {
+            let sign = if e < 0 { '-' } else { '+' };
+            format!("{mantissa}e{sign}{:02}", e.abs())
+        }
+        _ => format!("{d}"),
+    }
 }

@@ -1,4 +1,4 @@
-//! Lists (Kubernetes' library: isSorted, sum, min, max, indexOf, lastIndexOf) and sets (cel-go's). Slices,
+//! Lists (Kubernetes' library: isSorted, sum, min, max) and sets (cel-go's). Slices,
 //! sorting and the like are the crate's.
 
 use std::cmp::Ordering;
@@ -16,8 +16,6 @@ pub(super) const NATIVES: &[Native] = &[
     ("sum", true, 1, sum),
     ("min", true, 1, |args| extreme(args, "min", Ordering::Less)),
     ("max", true, 1, |args| extreme(args, "max", Ordering::Greater)),
-    ("indexOf", true, 2, |args| position(args, "indexOf")),
-    ("lastIndexOf", true, 2, |args| position(args, "lastIndexOf")),
     ("sets.contains", false, 2, |args| {
         let [a, b] = pair(&args, "sets.contains")?;
         bool(includes(a, b)?)
@@ -57,7 +55,7 @@ fn pair<'x, 'v>(args: &'x Args<'_, 'v>, name: &str) -> Result<[&'x CelList<'v>; 
 }
 
 /// Equality where a refusal to be compared is no match.
-fn same(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
+pub(super) fn same(a: &dyn Val, b: &dyn Val) -> Result<bool, ExecutionError> {
     charge(1)?;
     Ok(equal(a, b).unwrap_or(false))
 }
@@ -81,24 +79,6 @@ fn includes(whole: &CelList<'_>, part: &CelList<'_>) -> Result<bool, ExecutionEr
         }
     }
     Ok(true)
-}
-
-/// Of strings the crate's own overloads come first.
-fn position<'b, 'v>(args: Args<'b, 'v>, name: &str) -> Returned<'b, 'v> {
-    let items = one(&args, name)?.inner();
-    let [_, wanted] = args.as_slice() else {
-        return Err(no_overload(name, &args));
-    };
-    let mut found = -1;
-    for (at, item) in items.iter().enumerate() {
-        if same(item.as_ref(), wanted.as_ref())? {
-            found = i64::try_from(at).unwrap_or(i64::MAX);
-            if name == "indexOf" {
-                break;
-            }
-        }
-    }
-    Ok(CowVal::owned(CelInt::from(found)))
 }
 
 /// The order of two elements, if they have one.

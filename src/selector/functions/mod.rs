@@ -6,6 +6,7 @@
 mod guards;
 mod lists;
 pub(super) mod net;
+mod positions;
 mod quantities;
 pub(super) mod regex;
 pub(super) mod url;
@@ -166,6 +167,7 @@ pub(super) static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 const FAMILIES: &[&[Native]] = &[
     guards::NATIVES,
     lists::NATIVES,
+    positions::NATIVES,
     quantities::NATIVES,
     regex::NATIVES,
     net::NATIVES,

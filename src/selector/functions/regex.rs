@@ -72,7 +72,7 @@ fn dynamic<'b>(text: &str, pattern: &Arg<'b>, what: &str) -> Result<Cow<'b, Rege
         _ => return Err(Failed::Overload),
     };
     charge(cost(text.len() as u64, pattern.len() as u64))?;
-    charge(200 + 20 * pattern.len() as u64)?;
+    charge(2000 + 200 * pattern.len() as u64)?;
     compile(pattern).map(Cow::Owned).map_err(|e| {
         let why = e.to_string();
         let last = why

@@ -1,0 +1,228 @@
+//! Taking objects in and out, kind by kind: each compares with what was there, and marks what else it touches.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::ledger::Holder;
+use super::{Change, Index, Key, Kind, NodeIx, Object, PoolIx, PoolKey, pools, settle};
+use crate::model::{Claim, Name, Node, Pod, Slice};
+use crate::snapshot::ShardMap;
+
+impl Index {
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Upsert(Object::Claim(claim)) => {
+                let old = self.snapshot.claims.get(&claim.key);
+                if old.is_none_or(|old| !is_older(&claim, old)) {
+                    self.upsert_claim(claim);
+                }
+            }
+            Change::Upsert(object) => self.upsert(object),
+            Change::Remove(kind, key) => self.remove(kind, &key),
+            Change::Reset(kind, objects) => {
+                let listed: HashSet<Key> = objects.iter().map(Object::key).collect();
+                for key in self.keys(kind) {
+                    if !listed.contains(&key) {
+                        self.remove(kind, &key);
+                    }
+                }
+                for object in objects.into_iter().filter(|o| o.kind() == kind) {
+                    self.upsert(object);
+                }
+            }
+        }
+    }
+
+    fn upsert(&mut self, object: Object) {
+        let snapshot = &mut self.snapshot;
+        let changed = match object {
+            Object::Node(node) => return self.upsert_node(node),
+            Object::Slice(slice) => return self.upsert_slice(slice),
+            Object::Claim(claim) => return self.upsert_claim(claim),
+            Object::Pod(pod) if !is_kept(&pod) => snapshot.pods.remove(&pod.key).is_some(),
+            Object::Pod(pod) => insert(&mut snapshot.pods, pod.key.clone(), pod),
+            Object::Namespace(o) => insert(&mut snapshot.namespaces, o.name.clone(), o),
+            Object::Template(o) => insert(&mut snapshot.templates, o.key.clone(), o),
+            Object::Class(o) => {
+                let changed = insert(&mut snapshot.classes, o.name.clone(), o);
+                self.loosened |= changed;
+                changed
+            }
+            Object::RuntimeClass(name) => snapshot.runtime_classes.insert(name, ()).is_none(),
+        };
+        self.changed |= changed;
+    }
+
+    fn remove(&mut self, kind: Kind, key: &Key) {
+        let snapshot = &mut self.snapshot;
+        let changed = match kind {
+            Kind::Node => return self.remove_node(&key.name),
+            Kind::Slice => return self.remove_slice(&key.name),
+            Kind::Claim => return self.remove_claim(key),
+            Kind::Pod => snapshot.pods.remove(key).is_some(),
+            Kind::Namespace => snapshot.namespaces.remove(&key.name).is_some(),
+            Kind::Template => snapshot.templates.remove(key).is_some(),
+            Kind::Class => snapshot.classes.remove(&key.name).is_some(),
+            Kind::RuntimeClass => snapshot.runtime_classes.remove(&key.name).is_some(),
+        };
+        self.changed |= changed;
+    }
+
+    fn keys(&self, kind: Kind) -> Vec<Key> {
+        let cluster = |name: &Name| Key::new("", name.clone());
+        let s = &self.snapshot;
+        match kind {
+            Kind::Node => s.node_index.iter().map(|(k, _)| cluster(k)).collect(),
+            Kind::Slice => self.slice_pools.keys().map(cluster).collect(),
+            Kind::Claim => s.claims.iter().map(|(k, _)| k.clone()).collect(),
+            Kind::Pod => s.pods.iter().map(|(k, _)| k.clone()).collect(),
+            Kind::Namespace => s.namespaces.iter().map(|(k, _)| cluster(k)).collect(),
+            Kind::Template => s.templates.iter().map(|(k, _)| k.clone()).collect(),
+            Kind::Class => s.classes.iter().map(|(k, _)| cluster(k)).collect(),
+            Kind::RuntimeClass => s.runtime_classes.iter().map(|(k, ())| cluster(k)).collect(),
+        }
+    }
+
+    fn upsert_node(&mut self, node: Node) {
+        let name = node.name.clone();
+        let (ix, pools) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
+            Some((_, Some(old))) if *old.node == node => return,
+            Some((ix, old)) => (ix, old.map_or_else(Vec::new, |o| o.pools.clone())),
+            None => {
+                let next = self.snapshot.nodes.len();
+                let next = NodeIx(u32::try_from(next).expect("fewer than 2^32 nodes"));
+                (self.free_nodes.pop().unwrap_or(next), vec![])
+            }
+        };
+        self.set_node(ix, Arc::new(node), pools);
+        self.snapshot.node_index.insert(name.clone(), ix);
+        self.loosened = true;
+        self.touch_node(name);
+    }
+
+    fn remove_node(&mut self, name: &Name) {
+        let Some(ix) = self.snapshot.node_index.remove(name) else {
+            return;
+        };
+        settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, None);
+        self.free_nodes.push(ix);
+        self.changed = true;
+        self.touch_node(name.clone());
+    }
+
+    /// Labels decide what a node sees and how its devices are classed.
+    fn touch_node(&mut self, name: Name) {
+        if let Some(local) = self.local.get(&name) {
+            self.stale_pools.extend(local.iter().cloned());
+        }
+        self.stale_nodes.insert(name);
+    }
+
+    fn upsert_slice(&mut self, slice: Slice) {
+        let key = PoolKey {
+            driver: slice.driver.clone(),
+            name: slice.pool.clone(),
+        };
+        match self.slice_pools.get(&slice.name) {
+            Some(pool) if *pool != key => self.remove_slice(&slice.name.clone()),
+            Some(pool) => {
+                let old = self.pools.get(pool).and_then(|r| r.slices.get(&slice.name));
+                if old.is_some_and(|old| **old == slice) {
+                    return;
+                }
+            }
+            None => {}
+        }
+        self.slice_pools.insert(slice.name.clone(), key.clone());
+        if !self.pools.contains_key(&key) {
+            let ix = self.free_pools.pop().unwrap_or_else(|| {
+                self.pool_slots += 1;
+                PoolIx(self.pool_slots - 1)
+            });
+            let record = pools::Record {
+                ix,
+                slices: BTreeMap::new(),
+                scopes: pools::Scopes::default(),
+            };
+            self.pools.insert(key.clone(), record);
+        }
+        if let Some(record) = self.pools.get_mut(&key) {
+            record.slices.insert(slice.name.clone(), Arc::new(slice));
+        }
+        self.stale_pools.insert(key);
+    }
+
+    fn remove_slice(&mut self, name: &Name) {
+        let Some(key) = self.slice_pools.remove(name) else {
+            return;
+        };
+        if let Some(record) = self.pools.get_mut(&key) {
+            record.slices.remove(name);
+        }
+        self.stale_pools.insert(key);
+    }
+
+    fn upsert_claim(&mut self, claim: Claim) {
+        let key = claim.key.clone();
+        let old = self.snapshot.claims.get(&key).cloned();
+        if old.as_ref().is_some_and(|old| **old == claim) {
+            return;
+        }
+        let (was, is) = (
+            old.as_ref().and_then(|o| o.allocation.as_ref()),
+            claim.allocation.as_ref(),
+        );
+        if was != is {
+            self.recount(&key, old.as_deref(), Some(&claim));
+        }
+        self.confirm(&key, Some(&claim));
+        self.snapshot.claims.insert(key, Arc::new(claim));
+        self.changed = true;
+    }
+
+    fn remove_claim(&mut self, key: &Key) {
+        let Some(old) = self.snapshot.claims.remove(key) else {
+            return;
+        };
+        self.recount(key, Some(&old), None);
+        self.confirm(key, None);
+        self.changed = true;
+    }
+
+    /// Moves the ledger from what the claim held to what it holds.
+    fn recount(&mut self, key: &Key, old: Option<&Claim>, new: Option<&Claim>) {
+        let holder = Holder::Claim(key.clone());
+        if let Some(was) = old.and_then(|o| o.allocation.as_ref()) {
+            self.stale_states.extend(self.ledger.drop(&holder, &was.results));
+        }
+        if let Some(is) = new.and_then(|n| n.allocation.as_ref()) {
+            self.stale_states.extend(self.ledger.put(&holder, &is.results));
+        }
+    }
+}
+
+/// Returns whether that changed anything.
+fn insert<K: Hash + Eq + Clone, V: PartialEq>(map: &mut ShardMap<K, Arc<V>>, key: K, value: V) -> bool {
+    if map.get(&key).is_some_and(|old| **old == value) {
+        return false;
+    }
+    map.insert(key, Arc::new(value));
+    true
+}
+
+/// An event that was overtaken: what a bind wrote may reach us by two ways. (A relist is taken as it
+/// is, or a restored cluster would never be believed.)
+fn is_older(new: &Claim, old: &Claim) -> bool {
+    let number = |c: &Claim| c.resource_version.parse::<u64>().ok();
+    new.uid == old.uid && number(new).zip(number(old)).is_some_and(|(new, old)| new < old)
+}
+
+/// Of 50,000 pods most have nothing to do with devices. Which extended resources are GPUs depends on the
+/// DeviceClasses, so any extended resource will do.
+fn is_kept(pod: &Pod) -> bool {
+    !pod.claims.is_empty()
+        || !pod.extended_resources.is_empty()
+        || pod.extended_resource_claim.is_some()
+        || !pod.annotations.is_empty()
+}

@@ -1,0 +1,176 @@
+//! Reservations: devices held for a pod from before the API write until the watch shows the result.
+
+use std::collections::BTreeMap;
+
+use super::ledger::{Holder, Use};
+use super::{Index, Key, PoolKey, usage};
+use crate::model::{Claim, DeviceResult, Name, NamespacedName};
+use crate::snapshot::{PoolHealth, PoolState};
+
+/// Devices held for a pod from before the API write until the watch shows the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    pub pod: NamespacedName,
+    pub pod_uid: Name,
+    pub node: Name,
+    pub claims: Vec<ReservedClaim>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReservedClaim {
+    pub claim: NamespacedName,
+    pub uid: Name,
+    pub results: Vec<DeviceResult>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ReservationId(pub u64);
+
+/// A reservation was not taken because something changed since the snapshot it was computed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict(pub Name);
+
+impl std::fmt::Display for Conflict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Conflict {}
+
+/// What is still held, by claim. A claim leaves as soon as its allocation shows or it is gone; a
+/// reservation without claims is gone.
+#[derive(Default)]
+pub(super) struct Reservations {
+    last: u64,
+    live: BTreeMap<ReservationId, Reservation>,
+    by_claim: BTreeMap<Key, ReservationId>,
+}
+
+impl Reservations {
+    /// Takes one claim out of the reservation that holds it.
+    fn take(&mut self, claim: &Key) -> Option<(ReservationId, ReservedClaim)> {
+        let id = self.by_claim.remove(claim)?;
+        let reservation = self.live.get_mut(&id)?;
+        let i = reservation.claims.iter().position(|c| c.claim == *claim)?;
+        let taken = reservation.claims.swap_remove(i);
+        if reservation.claims.is_empty() {
+            self.live.remove(&id);
+        }
+        Some((id, taken))
+    }
+}
+
+impl Index {
+    /// All or nothing; the devices are taken at once, and the next snapshot shows it.
+    pub fn reserve(&mut self, reservation: Reservation) -> Result<ReservationId, Conflict> {
+        self.settle();
+        let mut scratch: BTreeMap<PoolKey, PoolState> = BTreeMap::new();
+        for (i, wanted) in reservation.claims.iter().enumerate() {
+            self.reservable(wanted, &reservation.claims[..i])
+                .and_then(|()| self.fits(&wanted.results, &mut scratch))
+                .map_err(|why| Conflict(why.into()))?;
+        }
+        self.reservations.last += 1;
+        let id = ReservationId(self.reservations.last);
+        for wanted in &reservation.claims {
+            let holder = Holder::Reservation(id, wanted.claim.clone());
+            let touched = self.ledger.put(&holder, &wanted.results);
+            self.stale_states.extend(touched);
+            self.reservations.by_claim.insert(wanted.claim.clone(), id);
+        }
+        if !reservation.claims.is_empty() {
+            self.reservations.live.insert(id, reservation);
+        }
+        self.settle();
+        Ok(id)
+    }
+
+    /// The write is known to have failed: the devices are free again. Unknown ids are ignored, and claims
+    /// whose allocation has shown in the meantime are not touched.
+    pub fn release(&mut self, id: ReservationId) {
+        let Some(reservation) = self.reservations.live.remove(&id) else {
+            return;
+        };
+        for held in reservation.claims {
+            self.reservations.by_claim.remove(&held.claim);
+            self.unhold(id, &held);
+        }
+    }
+
+    pub fn reservations(&self) -> usize {
+        self.reservations.live.len()
+    }
+
+    /// The claim has become `now` (None: it is gone): does a reservation still need to hold devices for it?
+    pub(super) fn confirm(&mut self, key: &Key, now: Option<&Claim>) {
+        let Some(id) = self.reservations.by_claim.get(key) else {
+            return;
+        };
+        let uid = self.reservations.live.get(id).and_then(|r| {
+            let held = r.claims.iter().find(|c| c.claim == *key)?;
+            Some(&held.uid)
+        });
+        if now.is_some_and(|c| c.allocation.is_none() && Some(&c.uid) == uid) {
+            return;
+        }
+        if let Some((id, held)) = self.reservations.take(key) {
+            self.unhold(id, &held);
+        }
+    }
+
+    fn unhold(&mut self, id: ReservationId, held: &ReservedClaim) {
+        let holder = Holder::Reservation(id, held.claim.clone());
+        let touched = self.ledger.drop(&holder, &held.results);
+        self.stale_states.extend(touched);
+    }
+
+    fn reservable(&self, wanted: &ReservedClaim, before: &[ReservedClaim]) -> Result<(), String> {
+        let name = &wanted.claim;
+        let Some(claim) = self.snapshot.claims.get(name) else {
+            return Err(format!("claim {name} is gone"));
+        };
+        if claim.uid != wanted.uid {
+            return Err(format!("claim {name} was replaced by another of its name"));
+        }
+        if claim.allocation.is_some() {
+            return Err(format!("claim {name} is allocated already"));
+        }
+        if claim.deleting {
+            return Err(format!("claim {name} is being deleted"));
+        }
+        let twice = before.iter().any(|b| b.claim == *name);
+        if twice || self.reservations.by_claim.contains_key(name) {
+            return Err(format!("claim {name} is being allocated by an earlier attempt"));
+        }
+        Ok(())
+    }
+
+    fn fits(&self, results: &[DeviceResult], scratch: &mut BTreeMap<PoolKey, PoolState>) -> Result<(), String> {
+        for result in results {
+            let key = PoolKey::of(&result.id);
+            if !scratch.contains_key(&key) {
+                let state = self.pools.get(&key).and_then(|r| self.snapshot.pool(r.ix));
+                let Some(state) = state else {
+                    return Err(format!("device {}: its pool is gone", result.id));
+                };
+                if state.pool.health != PoolHealth::Complete {
+                    return Err(format!("device {}: its pool is being updated", result.id));
+                }
+                scratch.insert(key.clone(), PoolState::clone(state));
+            }
+            let Some(state) = scratch.get_mut(&key) else { continue };
+            match Use::of(result) {
+                Some(held) => {
+                    usage::check(state, &held).map_err(|why| format!("device {} {why}", result.id))?;
+                    usage::add(state, &held);
+                }
+                None if !state.pool.by_name.contains_key(&result.id.device) => {
+                    return Err(format!("device {} does not exist any more", result.id));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! Bringing the snapshot up to date with what changed: pools first, then what is taken of them, then
+//! what nodes see of them. Only what was marked is looked at.
+
+use std::sync::Arc;
+
+use super::{Index, NodeIx, PoolIx, PoolKey, pools, usage};
+use crate::model::{Labels, Name, Node, NodeScope};
+use crate::snapshot::{NodeEntry, PoolState, Visible};
+
+impl Index {
+    pub(super) fn settle(&mut self) {
+        while let Some(key) = self.stale_pools.pop_first() {
+            self.settle_pool(&key);
+        }
+        while let Some(key) = self.stale_states.pop_first() {
+            self.settle_state(&key);
+        }
+        while let Some(name) = self.stale_nodes.pop_first() {
+            self.settle_node(&name);
+        }
+    }
+
+    fn settle_pool(&mut self, key: &PoolKey) {
+        let Some(record) = self.pools.get(key) else { return };
+        if record.slices.is_empty() {
+            let ix = record.ix;
+            self.link(key, pools::Scopes::default());
+            self.pools.remove(key);
+            self.set_pool(ix, None);
+            self.free_pools.push(ix);
+            return;
+        }
+        let (ix, snapshot) = (record.ix, &self.snapshot);
+        let (fresh, scopes) = pools::assemble(key, &record.slices, |device, scope| {
+            let node = match scope {
+                NodeScope::Node(name) => snapshot.node_named(name),
+                _ => None,
+            };
+            let none = Labels::default();
+            let (labels, annotations) = node.map_or((&none, &none), |n| (&n.node.labels, &n.node.annotations));
+            self.classifier.classify(&key.driver, device, labels, annotations)
+        });
+        if scopes != record.scopes {
+            self.link(key, scopes);
+        }
+        let old = self.snapshot.pool(ix);
+        if old.is_none_or(|old| !pools::same(&old.pool, &fresh)) {
+            self.set_pool(ix, Some(usage::untouched(Arc::new(fresh))));
+            self.stale_states.insert(key.clone());
+            self.loosened = true;
+        }
+    }
+
+    fn settle_state(&mut self, key: &PoolKey) {
+        // A pool that is not published has no state; what is held of it waits in the ledger.
+        let Some((ix, old)) = self
+            .pools
+            .get(key)
+            .and_then(|r| Some((r.ix, self.snapshot.pool(r.ix)?)))
+        else {
+            return;
+        };
+        let mut new = usage::untouched(old.pool.clone());
+        for held in self.ledger.uses(key) {
+            usage::add(&mut new, held);
+        }
+        if !usage::same(old, &new) {
+            self.loosened |= usage::freed(old, &new);
+            self.set_pool(ix, Some(new));
+        }
+    }
+
+    fn settle_node(&mut self, name: &Name) {
+        let Some((ix, entry)) = self
+            .snapshot
+            .node_ix(name)
+            .and_then(|ix| Some((ix, self.snapshot.node(ix)?)))
+        else {
+            return;
+        };
+        let mut visible: Vec<Visible> = vec![];
+        let local = self.local.get(name).into_iter().flatten();
+        let mut keys: Vec<&PoolKey> = local.chain(&self.wide).collect();
+        keys.sort();
+        keys.dedup();
+        for key in keys {
+            let Some(record) = self.pools.get(key) else { continue };
+            if let Some(devices) = record.scopes.visible(&entry.node) {
+                visible.push(Visible {
+                    pool: record.ix,
+                    devices,
+                });
+            }
+        }
+        if entry.pools != visible {
+            let node = entry.node.clone();
+            self.set_node(ix, node, visible);
+            self.loosened = true;
+        }
+    }
+
+    /// Gives the pool other scopes, and marks every node that sees it differently now.
+    fn link(&mut self, key: &PoolKey, scopes: pools::Scopes) {
+        let Some(record) = self.pools.get_mut(key) else { return };
+        let old = std::mem::replace(&mut record.scopes, scopes);
+        for name in old.local() {
+            self.stale_nodes.insert(name.clone());
+            if let Some(keys) = self.local.get_mut(name) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.local.remove(name);
+                }
+            }
+        }
+        for name in record.scopes.local() {
+            self.stale_nodes.insert(name.clone());
+            self.local.entry(name.clone()).or_default().insert(key.clone());
+        }
+        if old.wide() || record.scopes.wide() {
+            let names = self.snapshot.nodes().map(|(_, n)| n.node.name.clone());
+            self.stale_nodes.extend(names);
+        }
+        if record.scopes.wide() {
+            self.wide.insert(key.clone());
+        } else {
+            self.wide.remove(key);
+        }
+    }
+
+    pub(super) fn set_pool(&mut self, ix: PoolIx, state: Option<PoolState>) {
+        let pools = Arc::make_mut(&mut self.snapshot.pools);
+        put(pools, ix.0, state.map(Arc::new));
+        self.changed = true;
+    }
+
+    pub(super) fn set_node(&mut self, ix: NodeIx, node: Arc<Node>, pools: Vec<Visible>) {
+        let nodes = Arc::make_mut(&mut self.snapshot.nodes);
+        put(nodes, ix.0, Some(Arc::new(NodeEntry { node, pools })));
+        self.changed = true;
+    }
+}
+
+/// Puts it at its position, growing the list to it.
+pub(super) fn put<T: Clone>(list: &mut Vec<Option<T>>, ix: u32, value: Option<T>) {
+    let ix = ix as usize;
+    if list.len() <= ix {
+        list.resize(ix + 1, None);
+    }
+    list[ix] = value;
+}

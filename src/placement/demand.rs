@@ -1,0 +1,348 @@
+//! What a pod asks for: its claims, read once per request and not once per node. Says "no" here to whatever holds
+//! for every node; knows no devices.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Context;
+use super::matching::SelectorUse;
+use super::wish::Wishes;
+use super::words::Texts;
+use crate::model::{
+    Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Reason,
+    Refusal, Request, RequestKind,
+};
+use crate::snapshot::NodeEntry;
+
+/// `status.reservedFor` holds this many consumers (resource.k8s.io/v1).
+const CONSUMERS: usize = 256;
+/// Results of one claim (resource.k8s.io/v1, AllocationResultsMaxSize).
+pub(super) const RESULTS: usize = 32;
+/// Claims of one pod whose devices are searched together. A bound of ours: `state` keeps them as bits of a word.
+const CLAIMS: usize = 64;
+/// Search steps a node may take, and all nodes of one demand together before each is down to `LATE_STEPS`.
+const STEPS: u32 = 20_000;
+const ALL_STEPS: u32 = 2_000_000;
+const LATE_STEPS: u32 = 1_000;
+/// A mapped extended resource without a class of its own name: `<prefix><DeviceClass>`.
+const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
+
+/// What a pod asks for, read once per request.
+#[derive(Debug)]
+pub struct Demand {
+    pub(super) pod_uid: Name,
+    /// In the order of the pod; a claim named twice is here once.
+    pub(super) claims: Vec<ClaimDemand>,
+    /// Extended resources a DeviceClass maps, with that class: only a node's device plugin can serve them.
+    extended: Vec<(Name, Refusal)>,
+    pub(super) wishes: Wishes,
+    pub(super) texts: Texts,
+    spent: AtomicU32,
+}
+
+#[derive(Debug)]
+pub(super) enum ClaimDemand {
+    Existing(Arc<Claim>, Arc<Allocation>),
+    New(NewClaim),
+}
+
+#[derive(Debug)]
+pub(super) struct NewClaim {
+    pub(super) claim: Arc<Claim>,
+    pub(super) requests: Vec<RequestDemand>,
+}
+
+#[derive(Debug)]
+pub(super) struct RequestDemand {
+    /// One for `exactly`, in order of preference for `firstAvailable`; never empty.
+    pub(super) alternatives: Vec<Alternative>,
+}
+
+#[derive(Debug)]
+pub(super) struct Alternative {
+    /// `request` or `request/subrequest`: the name in results.
+    pub(super) name: Name,
+    /// Name of the request alone: constraints and config may use either.
+    pub(super) request_name: Name,
+    pub(super) request: DeviceRequest,
+    pub(super) class: Arc<DeviceClass>,
+    /// Those of the class, then those of the request.
+    pub(super) selectors: Vec<SelectorUse>,
+}
+
+impl Alternative {
+    /// Whether a constraint or config entry with this list of requests speaks of it; an empty list speaks of all.
+    pub(super) fn is_named_by(&self, requests: &[Name]) -> bool {
+        requests.is_empty() || requests.iter().any(|r| *r == self.name || *r == self.request_name)
+    }
+}
+
+impl Demand {
+    /// A refusal here holds for every node.
+    pub fn of(ctx: Context<'_>, pod: &Pod) -> Result<Self, Refusal> {
+        let wishes = Wishes::of(pod)?;
+        let mut claims: Vec<ClaimDemand> = vec![];
+        let mut seen: Vec<NamespacedName> = vec![];
+        for entry in &pod.claims {
+            let Some(claim) = claim_of(ctx, pod, entry)? else {
+                continue;
+            };
+            if seen.contains(&claim.key) {
+                continue;
+            }
+            seen.push(claim.key.clone());
+            claims.push(match &claim.allocation {
+                Some(allocation) => {
+                    has_room_for(claim, pod)?;
+                    ClaimDemand::Existing(claim.clone(), allocation.clone())
+                }
+                None => ClaimDemand::New(NewClaim::of(ctx, claim)?),
+            });
+        }
+        if claims.len() > CLAIMS {
+            let words = format!("{} claims in one pod: at most {CLAIMS} are placed", claims.len());
+            return Err(Refusal::new(Reason::Limit, words));
+        }
+        Ok(Self {
+            pod_uid: pod.uid.clone(),
+            claims,
+            extended: mapped_resources(ctx, pod),
+            wishes,
+            texts: Texts::default(),
+            spent: AtomicU32::new(0),
+        })
+    }
+
+    /// Nothing to allocate and nothing to check: every node will do.
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.extended.is_empty()
+    }
+
+    /// What can be said about a node without looking at its devices.
+    pub(super) fn admit(&self, node: &NodeEntry) -> Result<(), Refusal> {
+        for (name, refusal) in &self.extended {
+            if !node.node.extended_resources.contains(name) {
+                return Err(refusal.clone());
+            }
+        }
+        for claim in &self.claims {
+            let ClaimDemand::Existing(claim, allocation) = claim else {
+                continue;
+            };
+            if allocation
+                .node_selector
+                .as_ref()
+                .is_some_and(|s| !s.matches(&node.node))
+            {
+                let words = format!("claim {} is allocated to devices of other nodes", claim.key.name);
+                return Err(Refusal::new(Reason::AllocatedElsewhere, words));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn new_claims(&self) -> impl Iterator<Item = &NewClaim> {
+        self.claims.iter().filter_map(|c| match c {
+            ClaimDemand::New(new) => Some(new),
+            ClaimDemand::Existing(..) => None,
+        })
+    }
+
+    pub(super) fn existing(&self) -> impl Iterator<Item = &Allocation> {
+        self.claims.iter().filter_map(|c| match c {
+            ClaimDemand::Existing(_, allocation) => Some(&**allocation),
+            ClaimDemand::New(_) => None,
+        })
+    }
+
+    /// Steps the next search may take: one hostile pod must not stall the service on thousands of nodes.
+    pub(super) fn allowance(&self) -> u32 {
+        if self.spent.load(Ordering::Relaxed) < ALL_STEPS {
+            STEPS
+        } else {
+            LATE_STEPS
+        }
+    }
+
+    pub(super) fn spend(&self, steps: u32) {
+        // Once above the limit it stays there: never enough is added to wrap.
+        if self.spent.load(Ordering::Relaxed) < ALL_STEPS {
+            self.spent.fetch_add(steps, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The claim an entry of the pod stands for. None: the controller decided that none is needed.
+fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<&'a Arc<Claim>>, Refusal> {
+    if entry.generated == Some(None) && matches!(entry.source, PodClaimSource::Template(_)) {
+        return Ok(None);
+    }
+    let missing = |name: &str| Refusal::new(Reason::ClaimMissing, format!("claim {name} is not there yet"));
+    let name = entry.claim_name().ok_or_else(|| missing(&entry.name))?;
+    let key = NamespacedName::new(pod.key.namespace.clone(), name.clone());
+    let claim = ctx.snapshot.claim(&key).ok_or_else(|| missing(name))?;
+    let unusable = |words: &str| Refusal::new(Reason::ClaimUnusable, format!("claim {name} {words}"));
+    if claim.deleting {
+        return Err(unusable("is being deleted"));
+    }
+    // Only for claims made from a template, as kubelet and the in-tree plugin do.
+    if matches!(entry.source, PodClaimSource::Template(_)) && claim.owner_pod.as_ref() != Some(&pod.uid) {
+        return Err(unusable("was not made for this pod"));
+    }
+    Ok(Some(claim))
+}
+
+fn has_room_for(claim: &Claim, pod: &Pod) -> Result<(), Refusal> {
+    let ours = claim.reserved_for.iter().any(|c| c.uid == pod.uid);
+    if claim.reserved_for.len() >= CONSUMERS && !ours {
+        let words = format!(
+            "claim {} is used by {CONSUMERS} pods, the most it may have",
+            claim.key.name
+        );
+        return Err(Refusal::new(Reason::Limit, words));
+    }
+    Ok(())
+}
+
+/// Extended resources of the pod that a DeviceClass maps. kube-scheduler leaves those to DRA; where nobody allocates
+/// for them, kubelet drops the unknown resource and the pod runs without a device.
+fn mapped_resources(ctx: Context<'_>, pod: &Pod) -> Vec<(Name, Refusal)> {
+    if pod.extended_resource_claim.is_some() {
+        return vec![];
+    }
+    let mut mapped = vec![];
+    for (name, amount) in &pod.extended_resources {
+        if amount.is_zero() {
+            continue;
+        }
+        let implicit = name.strip_prefix(IMPLICIT).and_then(|c| ctx.snapshot.classes.get(c));
+        let class = implicit.or_else(|| {
+            let mut classes = ctx.snapshot.classes.iter().map(|(_, c)| c);
+            classes.find(|c| c.extended_resource.as_ref() == Some(name))
+        });
+        if let Some(class) = class {
+            let words = format!(
+                "{name} is DeviceClass {}, and the pod has no claim for it: it would run without a device",
+                class.name
+            );
+            mapped.push((name.clone(), Refusal::new(Reason::UnservedExtendedResource, words)));
+        }
+    }
+    mapped
+}
+
+impl NewClaim {
+    fn of(ctx: Context<'_>, claim: &Arc<Claim>) -> Result<Self, Refusal> {
+        if let Some(words) = &claim.spec.unsupported {
+            return Err(unsupported("claim", &claim.key.name, words));
+        }
+        let requests = claim
+            .spec
+            .requests
+            .iter()
+            .map(|request| RequestDemand::of(ctx, claim, request))
+            .collect::<Result<Vec<_>, _>>()?;
+        // `All` counts as one: how many there are depends on the node.
+        let least = |request: &RequestDemand| {
+            let counts = request.alternatives.iter().map(|a| match a.request.count {
+                Count::Exactly(n) => n as usize,
+                Count::All => 1,
+            });
+            counts.min().unwrap_or(0)
+        };
+        let total = requests.iter().map(least).fold(0, usize::saturating_add);
+        if total > RESULTS {
+            let words = format!(
+                "claim {} asks for {total} devices: at most {RESULTS} go into one claim",
+                claim.key.name
+            );
+            return Err(Refusal::new(Reason::Limit, words));
+        }
+        Ok(Self {
+            claim: claim.clone(),
+            requests,
+        })
+    }
+}
+
+impl RequestDemand {
+    fn of(ctx: Context<'_>, claim: &Claim, request: &Request) -> Result<Self, Refusal> {
+        let alternative = |name: Name, wanted: &DeviceRequest| Alternative::of(ctx, claim, request, name, wanted);
+        let alternatives = match &request.kind {
+            RequestKind::Exactly(wanted) => {
+                let only = alternative(request.name.clone(), wanted)?;
+                // In a list another alternative may do; here no node can.
+                if let Some(refusal) = only.selectors.iter().find_map(|s| s.compile_refusal(&only)) {
+                    return Err(refusal);
+                }
+                vec![only]
+            }
+            RequestKind::FirstAvailable(list) => list
+                .iter()
+                .map(|sub| alternative(format!("{}/{}", request.name, sub.name).into(), &sub.request))
+                .collect::<Result<_, _>>()?,
+        };
+        if alternatives.is_empty() {
+            let words = format!("request {} of claim {} asks for nothing", request.name, claim.key.name);
+            return Err(Refusal::new(Reason::InvalidRequest, words));
+        }
+        Ok(Self { alternatives })
+    }
+}
+
+impl Alternative {
+    fn of(
+        ctx: Context<'_>,
+        claim: &Claim,
+        request: &Request,
+        name: Name,
+        wanted: &DeviceRequest,
+    ) -> Result<Self, Refusal> {
+        let Some(class) = ctx.snapshot.classes.get(&wanted.class) else {
+            return Err(class_missing(ctx, &wanted.class));
+        };
+        if let Some(words) = &class.unsupported {
+            return Err(unsupported("DeviceClass", &class.name, words));
+        }
+        let namespace = ctx.snapshot.namespaces.get(&claim.key.namespace);
+        if wanted.admin_access && !namespace.is_some_and(|n| n.admin_access()) {
+            let words = format!(
+                "request {name} asks for adminAccess: namespace {} is not labelled resource.kubernetes.io/admin-access=true",
+                claim.key.namespace
+            );
+            return Err(Refusal::new(Reason::AdminAccess, words));
+        }
+        let of = |texts: &[Name], of_class| -> Vec<SelectorUse> {
+            let uses = texts.iter().enumerate();
+            uses.map(|(i, text)| SelectorUse::new(ctx.selectors.selector(text), of_class, i))
+                .collect()
+        };
+        let mut selectors = of(&class.selectors, true);
+        selectors.extend(of(&wanted.selectors, false));
+        Ok(Self {
+            name,
+            request_name: request.name.clone(),
+            request: wanted.clone(),
+            class: class.clone(),
+            selectors,
+        })
+    }
+}
+
+fn unsupported(kind: &str, name: &str, words: &str) -> Refusal {
+    Refusal::new(Reason::Unsupported, format!("{kind} {name}: {words}"))
+}
+
+fn class_missing(ctx: Context<'_>, name: &Name) -> Refusal {
+    const SHOWN: usize = 5;
+    let mut there: Vec<&Name> = ctx.snapshot.classes.iter().map(|(n, _)| n).collect();
+    there.sort();
+    let more = there.len().saturating_sub(SHOWN);
+    let list = there.iter().take(SHOWN).map(|n| &***n).collect::<Vec<_>>().join(", ");
+    let words = match (there.is_empty(), more) {
+        (true, _) => format!("DeviceClass {name} does not exist, nor does any other"),
+        (_, 0) => format!("DeviceClass {name} does not exist; there is {list}"),
+        _ => format!("DeviceClass {name} does not exist; there is {list} and {more} more"),
+    };
+    Refusal::new(Reason::DeviceClassMissing, words)
+}

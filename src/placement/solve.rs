@@ -1,0 +1,276 @@
+//! One node, one demand: which alternatives, which wattage class, which devices. Runs the searches in the order of
+//! the objective and turns the outcome into a placement or a refusal.
+//!
+//! The order: the first alternatives (as in-tree: in the order of the list), then what the devices draw, then the
+//! class of which least is left (a larger group stays whole), then device order.
+
+use super::demand::Demand;
+use super::matching::failure;
+use super::search::{Choice, Classes, How, Outcome, Power, search};
+use super::state::Relaxed;
+use super::view::{Purpose, View};
+use super::{Context, Placement, result, why};
+use crate::model::{DeviceId, Name, Refusal};
+use crate::snapshot::{NodeEntry, PoolState};
+
+/// Vectors of alternatives that are tried on one node; steps run out before in all but odd cases.
+const VECTORS: usize = 4096;
+
+/// Whether there is any solution.
+pub(super) fn any(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(), Refusal> {
+    solve(ctx, demand, node, true).map(|_| ())
+}
+
+/// The best solution with its power and how many devices that could have served it stay free.
+pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(Placement, (Power, u32)), Refusal> {
+    let (view, choice, cut) = solve(ctx, demand, node, false)?;
+    let mut usable: Vec<usize> = view
+        .requests
+        .iter()
+        .flat_map(|r| &r.offers)
+        .flat_map(|o| &o.candidates)
+        .map(|c| c.dev)
+        .collect();
+    usable.sort_unstable();
+    usable.dedup();
+    let taken: usize = choice.picks.iter().map(Vec::len).sum();
+    let left = u32::try_from(usable.len().saturating_sub(taken)).unwrap_or(u32::MAX);
+    let power = choice.power;
+    let placement = result::placement(ctx, demand, node, &view, &choice, cut)?;
+    Ok((placement, (power, left)))
+}
+
+/// What the in-tree allocator would take: the first find in list order. None: nothing.
+pub(super) fn in_list_order(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Vec<DeviceId>> {
+    let (view, _) = View::of(ctx, demand, node, Purpose::ListOrder).ok()?;
+    let how = How {
+        classes: Classes::Any,
+        relaxed: Relaxed::default(),
+        first_only: true,
+    };
+    let mut steps = demand.allowance();
+    match over_alternatives(&view, &mut steps, |offers, steps| search(&view, offers, how, steps)) {
+        Outcome::Found { choice, .. } => Some(result::devices(&view, &choice).map(|(_, id)| id).collect()),
+        _ => None,
+    }
+}
+
+fn solve<'a>(
+    ctx: Context<'a>,
+    demand: &'a Demand,
+    node: &'a NodeEntry,
+    first_only: bool,
+) -> Result<(View<'a>, Choice, bool), Refusal> {
+    let (view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
+    let allowance = demand.allowance();
+    let mut steps = allowance;
+    if selector_failed {
+        in_tree_would_stop(ctx, demand, node, &mut steps)?;
+    }
+    let mix = demand.wishes.mix.unwrap_or(ctx.rules.mix_classes);
+    let passes = Passes::of(ctx, demand, node, &view, mix);
+    let outcome = over_alternatives(&view, &mut steps, |offers, steps| {
+        passes.run(&view, offers, Relaxed::default(), first_only, steps)
+    });
+    demand.spend(allowance - steps);
+    match outcome {
+        Outcome::Found { choice, cut } => {
+            result::within_limits(demand, &choice)?;
+            Ok((view, choice, cut))
+        }
+        Outcome::Cut => Err(why::cut(allowance)),
+        Outcome::Nothing | Outcome::Failed { .. } => Err(why::nothing(demand, &view, &passes, mix)),
+    }
+}
+
+/// The in-tree allocator gives up the whole attempt when it comes to a device on which a selector fails. What it
+/// refuses is refused here too, with the selector's words.
+fn in_tree_would_stop(ctx: Context<'_>, demand: &Demand, node: &NodeEntry, steps: &mut u32) -> Result<(), Refusal> {
+    let (view, _) = View::of(ctx, demand, node, Purpose::ListOrder)?;
+    let how = How {
+        classes: Classes::Any,
+        relaxed: Relaxed::default(),
+        first_only: true,
+    };
+    let outcome = over_alternatives(&view, steps, |offers, steps| search(&view, offers, how, steps));
+    if let Outcome::Failed { request, offer, dev } = outcome {
+        let dev = &view.devices[dev];
+        let alternative = view.requests[request].offers[offer].alternative;
+        return Err(failure(alternative, &view.pools[dev.pool].pool, dev.at));
+    }
+    Ok(())
+}
+
+/// Tries the alternatives in order of preference: those of the first request change last.
+pub(super) fn over_alternatives(
+    view: &View<'_>,
+    steps: &mut u32,
+    mut attempt: impl FnMut(&[usize], &mut u32) -> Outcome,
+) -> Outcome {
+    // An alternative that could not even be met alone is passed over; one on which a selector failed may not be.
+    let open: Vec<Vec<usize>> = view
+        .requests
+        .iter()
+        .map(|r| {
+            let open = |o: &usize| r.offers[*o].possible() || r.offers[*o].candidates.iter().any(|c| c.failed);
+            (0..r.offers.len()).filter(open).collect()
+        })
+        .collect();
+    if open.iter().any(Vec::is_empty) {
+        return Outcome::Nothing;
+    }
+    let mut at = vec![0; open.len()];
+    for _ in 0..VECTORS {
+        let offers: Vec<usize> = at.iter().zip(&open).map(|(i, open)| open[*i]).collect();
+        match attempt(&offers, steps) {
+            Outcome::Nothing => {}
+            outcome => return outcome,
+        }
+        // Counts up; the last request is the fastest digit.
+        let Some(digit) = (0..at.len()).rev().find(|d| at[*d] + 1 < open[*d].len()) else {
+            return Outcome::Nothing;
+        };
+        at[digit] += 1;
+        at[digit + 1..].fill(0);
+    }
+    Outcome::Cut
+}
+
+/// The wattage classes a pod may run on, each in a pass of its own.
+pub(super) struct Passes {
+    /// Tried all; the best wins.
+    one: Vec<Classes>,
+    /// Tried when none of them finds anything.
+    then_any: bool,
+}
+
+impl Passes {
+    fn of(ctx: Context<'_>, demand: &Demand, node: &NodeEntry, view: &View<'_>, mix: bool) -> Self {
+        let class_at = |name: &Name| view.classes.iter().position(|c| *c == name);
+        let wish = demand.wishes.class.as_ref();
+        let held = held_classes(ctx, demand, node);
+        let all = (0..view.classes.len()).map(Some).chain([None]);
+        let strictly = wish.is_some();
+        let classed = view.requests.iter().flat_map(|r| &r.offers).any(|o| o.classed);
+        let of = |class| Classes::One { class, strictly };
+        let one = match (wish, held.as_slice()) {
+            // Nothing new is asked: the wish is the business of whoever allocated.
+            _ if view.requests.is_empty() => vec![Classes::Any],
+            (Some(_), _) if !classed => vec![],
+            (Some(want), _) => class_at(want).map(|c| of(Some(c))).into_iter().collect(),
+            // No device of it here: only devices without a class can join it.
+            (None, [held]) if !mix => vec![of(class_at(held))],
+            // It holds several already: mixing is a fact, and no rule of ours undoes it.
+            (None, [_, _, ..]) if !mix => vec![Classes::Any],
+            _ => all.map(of).collect(),
+        };
+        Self {
+            one,
+            then_any: mix && wish.is_none(),
+        }
+    }
+
+    /// The best of the passes: least power, then the class of which least is left.
+    pub(super) fn run(
+        &self,
+        view: &View<'_>,
+        offers: &[usize],
+        relaxed: Relaxed,
+        first_only: bool,
+        steps: &mut u32,
+    ) -> Outcome {
+        if relaxed.classes {
+            return search(
+                view,
+                offers,
+                How {
+                    classes: Classes::Any,
+                    relaxed,
+                    first_only: true,
+                },
+                steps,
+            );
+        }
+        let mut best: Option<(Power, usize, Choice, bool)> = None;
+        let mut cut = false;
+        for classes in &self.one {
+            match search(
+                view,
+                offers,
+                How {
+                    classes: *classes,
+                    relaxed,
+                    first_only,
+                },
+                steps,
+            ) {
+                Outcome::Found { choice, cut: cut_here } => {
+                    if first_only {
+                        return Outcome::Found { choice, cut: cut_here };
+                    }
+                    cut |= cut_here;
+                    let free = free_of(view, offers, *classes);
+                    if best
+                        .as_ref()
+                        .is_none_or(|(power, least, ..)| (choice.power, free) < (*power, *least))
+                    {
+                        best = Some((choice.power, free, choice, cut_here));
+                    }
+                }
+                Outcome::Nothing => {}
+                Outcome::Cut => cut = true,
+                failed @ Outcome::Failed { .. } => return failed,
+            }
+        }
+        match best {
+            Some((_, _, choice, _)) => Outcome::Found { choice, cut },
+            None if cut => Outcome::Cut,
+            None if self.then_any => search(
+                view,
+                offers,
+                How {
+                    classes: Classes::Any,
+                    relaxed,
+                    first_only,
+                },
+                steps,
+            ),
+            None => Outcome::Nothing,
+        }
+    }
+}
+
+/// Devices of the class that could serve one of the requests.
+fn free_of(view: &View<'_>, offers: &[usize], classes: Classes) -> usize {
+    let Classes::One { class, .. } = classes else {
+        return usize::MAX;
+    };
+    let offers = view.requests.iter().zip(offers).map(|(r, o)| &r.offers[*o]);
+    let mut devices: Vec<usize> = offers
+        .flat_map(|o| &o.candidates)
+        .map(|c| c.dev)
+        .filter(|d| view.devices[*d].class == class)
+        .collect();
+    devices.sort_unstable();
+    devices.dedup();
+    devices.len()
+}
+
+/// Wattage classes of devices that claims of the pod hold already, each once.
+fn held_classes(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Vec<Name> {
+    let mut held: Vec<Name> = vec![];
+    for result in demand.existing().flat_map(|a| &a.results).filter(|r| !r.admin_access) {
+        let class =
+            state_of(ctx, node, &result.id).and_then(|(state, at)| state.pool.devices[at].classified.class.clone());
+        held.extend(class.filter(|c| !held.contains(c)));
+    }
+    held
+}
+
+/// Where a device is found from this node.
+pub(super) fn state_of<'a>(ctx: Context<'a>, node: &'a NodeEntry, id: &DeviceId) -> Option<(&'a PoolState, usize)> {
+    let mut pools = ctx.snapshot.pools_of(node);
+    let (state, _) = pools.find(|(s, _)| s.pool.driver == id.driver && s.pool.name == id.pool)?;
+    let at = *state.pool.by_name.get(&id.device)? as usize;
+    (at < state.pool.devices.len()).then_some((&**state, at))
+}

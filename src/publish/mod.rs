@@ -1,0 +1,137 @@
+//! The index task and its two halves: the handle that feeds it, and the reader that sees its snapshots.
+//!
+//! `task` owns the loop, `pokes` decides which refused pods are worth another try.
+
+mod pokes;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::index::{Change, Conflict, Reservation, ReservationId};
+use crate::model::{Classifier, Name, NamespacedName, Pod};
+use crate::snapshot::Snapshot;
+
+pub use task::{Running, Stats, spawn};
+
+/// Whether the pod could be placed somewhere in this snapshot. Pure; called off the index task.
+pub type Fits = dyn Fn(&Snapshot, &Pod) -> bool + Send + Sync;
+
+/// What the index task is told.
+pub enum Message {
+    Change(Change),
+    Classifier(Arc<dyn Classifier>),
+    Reserve(Reservation, oneshot::Sender<Result<ReservationId, Conflict>>),
+    Release(ReservationId),
+    /// No node could take this pod in the snapshot of that version: poke it when that may have changed.
+    Refused(Arc<Pod>, u64),
+    /// Answered once all messages before it are published.
+    Flush(oneshot::Sender<()>),
+}
+
+/// A refused pod that could fit now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poke {
+    pub pod: NamespacedName,
+    pub uid: Name,
+}
+
+/// The index task has ended, and with it the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the index task has ended")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+/// Feeds the index task. Its queue is bounded: a watch that is faster than the index waits.
+#[derive(Clone)]
+pub struct IndexHandle {
+    pub(crate) tx: mpsc::Sender<Message>,
+}
+
+impl IndexHandle {
+    pub async fn change(&self, change: Change) -> Result<(), Closed> {
+        self.tx.send(Message::Change(change)).await.map_err(|_| Closed)
+    }
+
+    /// A new policy: every device is classified again.
+    pub async fn set_classifier(&self, classifier: Arc<dyn Classifier>) -> Result<(), Closed> {
+        self.tx.send(Message::Classifier(classifier)).await.map_err(|_| Closed)
+    }
+
+    /// All or nothing. Answered when the snapshot that shows the devices as taken is published.
+    pub async fn reserve(&self, reservation: Reservation) -> Result<ReservationId, Conflict> {
+        let ended = || Conflict(Closed.to_string().into());
+        let (reply, answer) = oneshot::channel();
+        self.tx
+            .send(Message::Reserve(reservation, reply))
+            .await
+            .map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// The write is known to have failed. After the end of the task there is nothing left to free.
+    pub async fn release(&self, id: ReservationId) {
+        let _ = self.tx.send(Message::Release(id)).await;
+    }
+
+    /// No node could take the pod in the snapshot of that version. Never waits: under load a pod may be
+    /// forgotten, and kube-scheduler's own five minutes bring it back.
+    pub fn refused(&self, pod: Arc<Pod>, version: u64) {
+        let _ = self.tx.try_send(Message::Refused(pod, version));
+    }
+
+    /// Returns when everything sent before it is published.
+    pub async fn flush(&self) -> Result<(), Closed> {
+        let (reply, answer) = oneshot::channel();
+        self.tx.send(Message::Flush(reply)).await.map_err(|_| Closed)?;
+        answer.await.map_err(|_| Closed)
+    }
+}
+
+/// Sees the newest snapshot.
+#[derive(Clone)]
+pub struct Reader {
+    pub(crate) current: Arc<ArcSwap<Snapshot>>,
+    pub(crate) version: watch::Receiver<u64>,
+}
+
+impl Reader {
+    /// The newest snapshot. Load it once per request and pass it on.
+    pub fn load(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// Waits for a snapshot that satisfies the predicate, at most `patience`. None: it did not come.
+    pub async fn wait_until(
+        &self,
+        patience: Duration,
+        mut wanted: impl FnMut(&Snapshot) -> bool,
+    ) -> Option<Arc<Snapshot>> {
+        let deadline = Instant::now() + patience;
+        let mut version = self.version.clone();
+        loop {
+            version.borrow_and_update();
+            let snapshot = self.load();
+            if wanted(&snapshot) {
+                return Some(snapshot);
+            }
+            match tokio::time::timeout_at(deadline, version.changed()).await {
+                Ok(Ok(())) => {}
+                // Late, or the task has ended.
+                _ => return None,
+            }
+        }
+    }
+}

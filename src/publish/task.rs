@@ -1,0 +1,168 @@
+//! The loop around the index: takes what is queued, applies it, publishes once, answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::pokes::{self, News};
+use super::{Fits, IndexHandle, Message, Poke, Reader};
+use crate::index::{Conflict, Index, ReservationId};
+
+/// Messages that may wait. A watch that fills it is slowed down, which its API server's buffer takes.
+const QUEUE: usize = 8192;
+/// Messages taken between two publications: bounds how long a reservation waits behind a flood of events.
+const BATCH: usize = 512;
+/// Refused pods that may wait for the poke task.
+const NEWS: usize = 4096;
+/// Pokes that may wait for the API.
+const POKES: usize = 256;
+
+/// What metrics read.
+#[derive(Debug, Default)]
+pub struct Stats {
+    publications: AtomicU64,
+    reservations: AtomicUsize,
+    pub(super) waiting: AtomicUsize,
+}
+
+impl Stats {
+    /// Snapshots published since the start.
+    pub fn publications(&self) -> u64 {
+        self.publications.load(Ordering::Relaxed)
+    }
+
+    /// Reservations held now.
+    pub fn reservations(&self) -> usize {
+        self.reservations.load(Ordering::Relaxed)
+    }
+
+    /// Refused pods that wait for devices.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+/// A started index task.
+pub struct Running {
+    pub index: IndexHandle,
+    pub reader: Reader,
+    /// Refused pods that could fit now; whoever receives them patches the pods.
+    pub pokes: mpsc::Receiver<Poke>,
+    pub stats: Arc<Stats>,
+    /// Ends when every handle is dropped; earlier only by a fault.
+    pub task: JoinHandle<()>,
+}
+
+/// Starts the index task and the poke task beside it. Must be called within a tokio runtime.
+pub fn spawn(index: Index, fits: Arc<Fits>) -> Running {
+    let (tx, rx) = mpsc::channel(QUEUE);
+    let (news_tx, news_rx) = mpsc::channel(NEWS);
+    let (loosened_tx, loosened_rx) = watch::channel(0);
+    let (poke_tx, pokes) = mpsc::channel(POKES);
+    let (version_tx, version) = watch::channel(0);
+    let current = Arc::new(ArcSwap::default());
+    let stats = Arc::<Stats>::default();
+    let reader = Reader {
+        current: current.clone(),
+        version,
+    };
+    tokio::spawn(pokes::run(
+        reader.clone(),
+        fits,
+        news_rx,
+        loosened_rx,
+        poke_tx,
+        stats.clone(),
+    ));
+    let state = Loop {
+        index,
+        current,
+        version: version_tx,
+        loosened: loosened_tx,
+        news: news_tx,
+        stats: stats.clone(),
+    };
+    let task = tokio::spawn(state.run(rx));
+    Running {
+        index: IndexHandle { tx },
+        reader,
+        pokes,
+        stats,
+        task,
+    }
+}
+
+/// Answers that wait for the publication of what they answer.
+enum Reply {
+    Reserved(
+        oneshot::Sender<Result<ReservationId, Conflict>>,
+        Result<ReservationId, Conflict>,
+    ),
+    Flushed(oneshot::Sender<()>),
+}
+
+struct Loop {
+    index: Index,
+    current: Arc<ArcSwap<crate::snapshot::Snapshot>>,
+    version: watch::Sender<u64>,
+    loosened: watch::Sender<u64>,
+    news: mpsc::Sender<News>,
+    stats: Arc<Stats>,
+}
+
+impl Loop {
+    async fn run(mut self, mut rx: mpsc::Receiver<Message>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        while rx.recv_many(&mut batch, BATCH).await > 0 {
+            let replies: Vec<Reply> = batch.drain(..).filter_map(|message| self.take(message)).collect();
+            self.publish();
+            for reply in replies {
+                match reply {
+                    // The bind has gone away: nobody will write or release, so the reservation goes too.
+                    Reply::Reserved(to, result) => {
+                        if let Err(Ok(id)) = to.send(result) {
+                            self.index.release(id);
+                        }
+                    }
+                    // Nobody waits any more.
+                    Reply::Flushed(to) => _ = to.send(()),
+                }
+            }
+            // Long work on a runtime shared with requests: let them in between.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn take(&mut self, message: Message) -> Option<Reply> {
+        match message {
+            Message::Change(change) => self.index.apply(change),
+            Message::Classifier(classifier) => self.index.set_classifier(classifier),
+            Message::Reserve(reservation, to) => return Some(Reply::Reserved(to, self.index.reserve(reservation))),
+            Message::Release(id) => self.index.release(id),
+            Message::Refused(pod, version) => {
+                // Full: forgotten, and brought back by the scheduler's own five minutes.
+                let _ = self.news.try_send(News { pod, version });
+            }
+            Message::Flush(to) => return Some(Reply::Flushed(to)),
+        }
+        None
+    }
+
+    fn publish(&mut self) {
+        if let Some(snapshot) = self.index.publish() {
+            let version = snapshot.version;
+            self.current.store(snapshot);
+            self.stats.publications.fetch_add(1, Ordering::Relaxed);
+            self.version.send_replace(version);
+            if self.index.take_loosened() {
+                self.loosened.send_replace(version);
+            }
+        }
+        self.stats
+            .reservations
+            .store(self.index.reservations(), Ordering::Relaxed);
+    }
+}
