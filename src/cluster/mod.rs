@@ -1,5 +1,8 @@
 //! Where state comes from and writes go: the Kubernetes API, or files held in memory, behind one trait.
 
+pub mod embedded;
+pub mod files;
+
 use async_trait::async_trait;
 
 use crate::index::Kind;

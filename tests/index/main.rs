@@ -1,0 +1,394 @@
+//! The index, fed with objects: what a snapshot says afterwards.
+
+mod property;
+mod support;
+
+use serde_json::json;
+use support::*;
+use wattlane::index::{Change, Index, Key, Kind, Reservation, ReservationId, ReservedClaim};
+use wattlane::model::{DeviceResult, QualifiedName};
+use wattlane::snapshot::{PoolHealth, Snapshot};
+
+fn publish(index: &mut Index) -> std::sync::Arc<Snapshot> {
+    index.publish().expect("a change")
+}
+
+fn on(node: &str) -> serde_json::Value {
+    json!({"nodeName": node})
+}
+
+fn reservation(claim: &str, uid: &str, results: Vec<DeviceResult>) -> Reservation {
+    Reservation {
+        pod: Key::new("ns", "pod"),
+        pod_uid: "pod-uid".into(),
+        node: "n1".into(),
+        claims: vec![ReservedClaim {
+            claim: Key::new("ns", claim),
+            uid: uid.into(),
+            results,
+        }],
+    }
+}
+
+fn reserve(index: &mut Index, claim: &str, results: Vec<DeviceResult>) -> Result<ReservationId, String> {
+    index
+        .reserve(reservation(claim, "u", results))
+        .map_err(|c| c.0.to_string())
+}
+
+/// A node with a pool of three devices, and the claims a and b.
+fn small() -> Index {
+    let mut index = index();
+    upsert(&mut index, &node("n1", json!({})));
+    upsert(
+        &mut index,
+        &slice("s", "n1", 1, 1, on("n1"), plain(&["d0", "d1", "d2"])),
+    );
+    upsert(&mut index, &claim("a", "u", 1, json!([])));
+    upsert(&mut index, &claim("b", "u", 1, json!([])));
+    index
+}
+
+#[test]
+fn an_update_that_changes_nothing_publishes_nothing() {
+    let mut index = small();
+    assert_eq!(publish(&mut index).version, 1);
+    upsert(&mut index, &node("n1", json!({})));
+    upsert(
+        &mut index,
+        &slice("s", "n1", 1, 1, on("n1"), plain(&["d0", "d1", "d2"])),
+    );
+    upsert(&mut index, &claim("a", "u", 1, json!([])));
+    index.apply(Change::Remove(Kind::Pod, Key::new("ns", "unknown")));
+    assert!(index.publish().is_none());
+}
+
+#[test]
+fn the_newest_generation_counts_and_only_when_it_is_complete() {
+    let mut index = small();
+    upsert(&mut index, &slice("s2", "n1", 2, 2, on("n1"), plain(&["e0"])));
+    let health = |s: &Snapshot| pool(s, "n1").map(|p| (p.pool.health.clone(), p.pool.devices.len()));
+    let incomplete = PoolHealth::Incomplete { have: 1, want: 2 };
+    assert_eq!(health(&publish(&mut index)), Some((incomplete, 1)));
+    upsert(&mut index, &slice("s1", "n1", 2, 2, on("n1"), plain(&["e1"])));
+    let whole = publish(&mut index);
+    assert_eq!(health(&whole), Some((PoolHealth::Complete, 2)));
+    // Slices by name, devices as listed.
+    let order = pool(&whole, "n1").map(|p| p.pool.devices.iter().map(|d| d.device.name.to_string()).collect());
+    assert_eq!(order, Some(vec!["e1".to_owned(), "e0".to_owned()]));
+    for name in ["s", "s1", "s2"] {
+        index.apply(Change::Remove(Kind::Slice, Key::new("", name)));
+    }
+    let gone = publish(&mut index);
+    assert!(pool(&gone, "n1").is_none() && sees(&gone, "n1").is_empty());
+}
+
+#[test]
+fn a_pool_that_contradicts_itself_is_invalid_and_says_why() {
+    let draws = |set: &str, counter: &str| {
+        let mut counters = json!({});
+        counters[counter] = json!({"value": "1"});
+        json!([{"name": "d0", "consumesCounters": [{"counterSet": set, "counters": counters}]}])
+    };
+    let sets = json!({"nodeName": "n1", "sharedCounters": [{"name": "set", "counters": {"a": {"value": "1"}}}]});
+    for (scope, devices, why) in [
+        (on("n1"), plain(&["d0", "d0"]), "device d0 is listed twice"),
+        (
+            sets.clone(),
+            draws("other", "a"),
+            "device d0 uses the counter set other, which does not exist",
+        ),
+        (
+            sets.clone(),
+            draws("set", "b"),
+            "device d0 uses the counter set/b, which does not exist",
+        ),
+        (
+            on("n1"),
+            json!([{"name": "d0", "attributes": {"x": {"newer": 1}}}]),
+            "device d0: attribute x has a type that is not known here",
+        ),
+        (
+            on("n1"),
+            json!([{"name": 7}]),
+            "spec.devices[0].name: invalid type: integer `7`, expected a string",
+        ),
+    ] {
+        let mut index = index();
+        upsert(&mut index, &node("n1", json!({})));
+        upsert(&mut index, &slice("s", "n1", 1, 1, scope, devices));
+        let snapshot = publish(&mut index);
+        let health = pool(&snapshot, "n1").map(|p| p.pool.health.clone());
+        assert_eq!(health, Some(PoolHealth::Invalid(why.into())));
+        assert_eq!(sees(&snapshot, "n1"), ["n1"], "the node can tell the reason");
+    }
+}
+
+#[test]
+fn a_node_sees_what_reaches_it() {
+    let mut index = index();
+    let rack = |r: &str| {
+        json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions":
+            [{"key": "rack", "operator": "In", "values": [r]}]}]}})
+    };
+    let mut mine = json!({"name": "p0", "nodeName": "n1"});
+    upsert(&mut index, &slice("s1", "own", 1, 1, on("n1"), plain(&["d0"])));
+    upsert(&mut index, &slice("s2", "rack", 1, 1, rack("r1"), plain(&["d0"])));
+    upsert(
+        &mut index,
+        &slice("s3", "wide", 1, 1, json!({"allNodes": true}), plain(&["d0"])),
+    );
+    let per_device = json!({"perDeviceNodeSelection": true});
+    let devices = json!([mine, {"name": "p1", "allNodes": true}, {"name": "p2", "nodeName": "n9"}]);
+    upsert(&mut index, &slice("s4", "per", 1, 1, per_device.clone(), devices));
+    // No Node object: no entry; the slices wait.
+    assert_eq!(publish(&mut index).nodes().count(), 0);
+    upsert(&mut index, &node("n1", json!({"rack": "r1"})));
+    upsert(&mut index, &node("n2", json!({"rack": "r2"})));
+    let s = publish(&mut index);
+    assert_eq!(sees(&s, "n1"), ["own", "per[p0,p1]", "rack", "wide"]);
+    assert_eq!(sees(&s, "n2"), ["per[p1]", "wide"]);
+    // A label moves a node into a rack, a device moves to another node.
+    upsert(&mut index, &node("n2", json!({"rack": "r1"})));
+    mine["nodeName"] = "n2".into();
+    upsert(&mut index, &slice("s4", "per", 1, 1, per_device, json!([mine])));
+    let s = publish(&mut index);
+    assert_eq!(sees(&s, "n1"), ["own", "rack", "wide"]);
+    assert_eq!(sees(&s, "n2"), ["per", "rack", "wide"]);
+    index.apply(Change::Remove(Kind::Node, Key::new("", "n1")));
+    assert!(publish(&mut index).node_named("n1").is_none());
+}
+
+#[test]
+fn labels_of_the_node_decide_the_class_of_its_devices() {
+    let mut index = small();
+    let class = |s: &Snapshot| pool(s, "n1").and_then(|p| p.pool.devices[0].classified.class.clone());
+    let before = publish(&mut index);
+    assert_eq!(class(&before), None);
+    upsert(&mut index, &node("n1", json!({"other": "x"})));
+    let same = publish(&mut index);
+    let shared = |a: &Snapshot, b: &Snapshot| {
+        pool(a, "n1")
+            .zip(pool(b, "n1"))
+            .is_some_and(|(a, b)| std::sync::Arc::ptr_eq(&a.pool, &b.pool))
+    };
+    assert!(
+        shared(&before, &same),
+        "no class changed: caches beside the pool live on"
+    );
+    upsert(&mut index, &node("n1", json!({"class": "fast"})));
+    assert_eq!(class(&publish(&mut index)).as_deref(), Some("fast"));
+}
+
+#[test]
+fn allocations_take_devices_whoever_made_them() {
+    let mut index = small();
+    upsert(
+        &mut index,
+        &claim(
+            "a",
+            "u",
+            2,
+            json!([
+                {"request": "r", "driver": "gpu.test", "pool": "n1", "device": "d1"},
+                {"request": "r", "driver": "gpu.test", "pool": "n1", "device": "d0", "adminAccess": true},
+                {"request": "r", "driver": "gpu.test", "pool": "n1", "device": "later"},
+            ]),
+        ),
+    );
+    // A second claim on the same device: an accident elsewhere, and it is free only after both.
+    upsert(&mut index, &claim("b", "u", 2, results_json(&[result("n1", "d1")])));
+    assert_eq!(taken(&publish(&mut index), "n1"), ["d1"]);
+    upsert(&mut index, &claim("b", "u", 3, json!([])));
+    index.publish();
+    // A device that was not there when its allocation was seen.
+    upsert(&mut index, &slice("s", "n1", 2, 1, on("n1"), plain(&["d1", "later"])));
+    assert_eq!(taken(&publish(&mut index), "n1"), ["d1", "later"]);
+    index.take_loosened();
+    index.apply(Change::Remove(Kind::Claim, Key::new("ns", "a")));
+    assert!(taken(&publish(&mut index), "n1").is_empty());
+    assert!(index.take_loosened() && !index.take_loosened());
+}
+
+#[test]
+fn counters_are_drawn_once_a_device_and_shares_add_up() {
+    let mut index = index();
+    let draw = |n: u32| json!([{"counterSet": "card", "counters": {"slots": {"value": n.to_string()}}}]);
+    let devices = json!([
+        {"name": "half", "consumesCounters": draw(4)},
+        {"name": "shared", "allowMultipleAllocations": true, "capacity": {"mem": {"value": "10"}}, "consumesCounters": draw(3)},
+        {"name": "rest", "consumesCounters": draw(2)},
+    ]);
+    let sets = json!({"nodeName": "n1", "sharedCounters": [{"name": "card", "counters": {"slots": {"value": "8"}}}]});
+    upsert(&mut index, &slice("s", "n1", 1, 1, sets, devices));
+    let share = |id: &str, amount: &str| DeviceResult {
+        share_id: Some(id.into()),
+        consumed_capacity: vec![(
+            QualifiedName::parse("mem", &"gpu.test".into()),
+            amount.parse().expect("a quantity"),
+        )],
+        ..result("n1", "shared")
+    };
+    for name in ["a", "b", "c", "d"] {
+        upsert(&mut index, &claim(name, "u", 1, json!([])));
+    }
+    upsert(
+        &mut index,
+        &claim("a", "u", 2, results_json(&[share("1", "4"), result("n1", "half")])),
+    );
+    assert_eq!(reserve(&mut index, "b", vec![share("2", "5")]), Ok(ReservationId(1)));
+    let s = publish(&mut index);
+    let state = pool(&s, "n1").expect("the pool");
+    assert_eq!(
+        state.counters_left[0][0].to_string(),
+        "1",
+        "8 - 4 - 3, the share counted once"
+    );
+    assert_eq!(state.shared[&1][0].1.to_string(), "9");
+    let full = reserve(&mut index, "c", vec![share("3", "2")]);
+    assert_eq!(full, Err("device gpu.test/n1/shared has too little mem left".into()));
+    let counters = reserve(&mut index, "c", vec![result("n1", "rest")]);
+    assert_eq!(
+        counters,
+        Err("device gpu.test/n1/rest needs more of card/slots than is left".into())
+    );
+    let whole = reserve(&mut index, "c", vec![result("n1", "shared")]);
+    assert_eq!(whole, Err("device gpu.test/n1/shared is shared already".into()));
+    let not = reserve(
+        &mut index,
+        "c",
+        vec![DeviceResult {
+            share_id: Some("9".into()),
+            ..result("n1", "rest")
+        }],
+    );
+    assert_eq!(
+        not,
+        Err("device gpu.test/n1/rest does not allow several allocations".into())
+    );
+}
+
+#[test]
+fn a_reservation_is_all_or_nothing_and_names_the_conflict() {
+    let mut index = small();
+    publish(&mut index);
+    let d = |name: &str| result("n1", name);
+    for (claim, uid, results, why) in [
+        ("z", "u", vec![d("d0")], "claim ns/z is gone"),
+        (
+            "a",
+            "v",
+            vec![d("d0")],
+            "claim ns/a was replaced by another of its name",
+        ),
+        (
+            "a",
+            "u",
+            vec![d("d0"), d("d9")],
+            "device gpu.test/n1/d9 does not exist any more",
+        ),
+        ("a", "u", vec![d("d0"), d("d0")], "device gpu.test/n1/d0 is taken"),
+        (
+            "a",
+            "u",
+            vec![result("p", "d0")],
+            "device gpu.test/p/d0: its pool is gone",
+        ),
+    ] {
+        let refused = index
+            .reserve(reservation(claim, uid, results))
+            .map_err(|c| c.0.to_string());
+        assert_eq!(refused, Err(why.into()));
+        assert!(index.publish().is_none(), "nothing was kept of it");
+    }
+    assert_eq!(index.reservations(), 0);
+    assert_eq!(reserve(&mut index, "a", vec![d("d0")]), Ok(ReservationId(1)));
+    assert_eq!(
+        reserve(&mut index, "a", vec![d("d1")]),
+        Err("claim ns/a is being allocated by an earlier attempt".into())
+    );
+    assert_eq!(
+        reserve(&mut index, "b", vec![d("d0")]),
+        Err("device gpu.test/n1/d0 is taken".into())
+    );
+    assert_eq!(taken(&publish(&mut index), "n1"), ["d0"]);
+    upsert(&mut index, &slice("s", "n1", 2, 2, on("n1"), plain(&["d1"])));
+    assert_eq!(
+        reserve(&mut index, "b", vec![d("d1")]),
+        Err("device gpu.test/n1/d1: its pool is being updated".into())
+    );
+}
+
+#[test]
+fn a_reservation_ends_when_its_allocation_shows_or_its_claim_goes() {
+    let held = |index: &mut Index| {
+        reserve(index, "a", vec![result("n1", "d0")]).expect("free");
+        publish(index);
+        assert_eq!(index.reservations(), 1);
+    };
+    // Released: free again. Twice is as once.
+    let mut index = small();
+    held(&mut index);
+    index.release(ReservationId(1));
+    index.release(ReservationId(1));
+    assert!(taken(&publish(&mut index), "n1").is_empty());
+    assert!(index.take_loosened());
+
+    // A relist that does not show the allocation yet, and then the one that does: never free in between.
+    let mut index = small();
+    held(&mut index);
+    let relist = |version, results| [claim("a", "u", version, results), claim("b", "u", 1, json!([]))];
+    let stale = relist(1, json!([])).iter().map(object).collect();
+    index.apply(Change::Reset(Kind::Claim, stale));
+    assert_eq!((index.reservations(), index.publish().is_none()), (1, true));
+    let shown = relist(5, results_json(&[result("n1", "d0")]));
+    index.apply(Change::Reset(Kind::Claim, shown.iter().map(object).collect()));
+    assert_eq!(taken(&publish(&mut index), "n1"), ["d0"]);
+    assert_eq!(index.reservations(), 0);
+    index.release(ReservationId(1));
+    assert!(index.publish().is_none(), "the allocation counts on its own");
+    // What was overtaken on the way does not free it again.
+    upsert(&mut index, &claim("a", "u", 3, json!([])));
+    assert!(index.publish().is_none());
+    upsert(&mut index, &claim("a", "u", 6, json!([])));
+    assert!(taken(&publish(&mut index), "n1").is_empty());
+
+    // Deleted, and replaced.
+    for gone in [
+        Change::Remove(Kind::Claim, Key::new("ns", "a")),
+        Change::Upsert(object(&claim("a", "other", 9, json!([])))),
+        Change::Reset(Kind::Claim, vec![]),
+    ] {
+        let mut index = small();
+        held(&mut index);
+        index.apply(gone);
+        assert!(taken(&publish(&mut index), "n1").is_empty());
+        assert_eq!(index.reservations(), 0);
+    }
+
+    // Allocated by somebody else, elsewhere: that counts, and nothing else.
+    let mut index = small();
+    held(&mut index);
+    upsert(&mut index, &claim("a", "u", 2, results_json(&[result("n1", "d2")])));
+    assert_eq!(taken(&publish(&mut index), "n1"), ["d2"]);
+}
+
+#[test]
+fn pods_without_devices_are_not_kept() {
+    let mut index = index();
+    let pod = |name: &str, extra: serde_json::Value, annotations: serde_json::Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": extra}}]}})
+    };
+    upsert(&mut index, &pod("cpu", json!({"cpu": "1"}), json!({"x/y": "z"})));
+    assert!(index.publish().is_none());
+    upsert(&mut index, &pod("gpu", json!({"nvidia.com/gpu": "1"}), json!({})));
+    upsert(
+        &mut index,
+        &pod("wish", json!({}), json!({"wattlane.dev/class": "fast"})),
+    );
+    assert_eq!(publish(&mut index).pods.len(), 2);
+    // One that stops being interesting leaves.
+    upsert(&mut index, &pod("wish", json!({}), json!({})));
+    assert_eq!(publish(&mut index).pods.len(), 1);
+}

@@ -1,0 +1,283 @@
+//! Changes in any order, applied one by one, give what an index built from the final objects gives.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wattlane::index::{Change, Index, Key, Kind, Object, Reservation, ReservationId, ReservedClaim};
+use wattlane::model::DeviceResult;
+
+use super::support::*;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Upsert(Object),
+    Remove(Kind, Key),
+    /// Keeps the objects of the kind whose position is in the mask.
+    Reset(Kind, u8),
+    Reserve(Vec<(usize, Vec<DeviceResult>)>),
+    Release(u64),
+    Publish,
+}
+
+const NODES: [&str; 3] = ["n0", "n1", "n2"];
+const POOLS: [&str; 3] = ["p0", "p1", "p2"];
+const CLAIMS: [&str; 4] = ["c0", "c1", "c2", "c3"];
+
+fn results() -> impl Strategy<Value = Vec<DeviceResult>> {
+    let one = (0..POOLS.len(), 0..4u8, 0..6u8).prop_map(|(p, d, kind)| {
+        let mut r = result(POOLS[p], &format!("d{d}"));
+        r.admin_access = kind == 5;
+        if kind == 4 {
+            r.share_id = Some("share".into());
+            r.consumed_capacity = vec![(
+                wattlane::model::QualifiedName::parse("mem", &"gpu.test".into()),
+                wattlane::model::Quantity::from_integer(3),
+            )];
+        }
+        r
+    });
+    prop::collection::vec(one, 1..3)
+}
+
+fn scope() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        4 => (0..NODES.len()).prop_map(|n| json!({"nodeName": NODES[n]})),
+        1 => Just(json!({"allNodes": true})),
+        1 => Just(json!({"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions":
+            [{"key": "class", "operator": "Exists"}]}]}})),
+        1 => Just(json!({"perDeviceNodeSelection": true})),
+    ]
+}
+
+fn slices() -> impl Strategy<Value = Object> {
+    (
+        0..5u8,
+        0..POOLS.len(),
+        1..3i64,
+        1..3i64,
+        scope(),
+        0..16u8,
+        any::<bool>(),
+    )
+        .prop_map(|(name, pool, generation, count, mut scope, mask, counters)| {
+            let devices: Vec<Value> = (0..4u8)
+                .filter(|d| mask >> d & 1 == 1)
+                .map(|d| {
+                    let mut device = json!({"name": format!("d{d}"), "capacity": {"mem": {"value": "5"}}});
+                    if d == 3 {
+                        device["allowMultipleAllocations"] = true.into();
+                    }
+                    if counters {
+                        device["consumesCounters"] =
+                            json!([{"counterSet": "set", "counters": {"slots": {"value": "2"}}}]);
+                    }
+                    if scope.get("perDeviceNodeSelection").is_some() {
+                        device["nodeName"] = NODES[usize::from(d) % NODES.len()].into();
+                    }
+                    device
+                })
+                .collect();
+            if counters {
+                scope["sharedCounters"] = json!([{"name": "set", "counters": {"slots": {"value": "5"}}}]);
+            }
+            let name = format!("s{name}");
+            object(&slice(&name, POOLS[pool], generation, count, scope, devices.into()))
+        })
+}
+
+fn claims() -> impl Strategy<Value = Object> {
+    let allocated = prop_oneof![2 => Just(vec![]), 1 => results()];
+    (0..CLAIMS.len(), prop_oneof![4 => Just("u"), 1 => Just("v")], allocated).prop_map(|(c, uid, results)| {
+        // No version: each event is the newest.
+        let mut value = claim(CLAIMS[c], uid, 0, results_json(&results));
+        value["metadata"]["resourceVersion"] = "".into();
+        object(&value)
+    })
+}
+
+fn nodes() -> impl Strategy<Value = Object> {
+    (
+        0..NODES.len(),
+        prop_oneof![
+            Just(json!({})),
+            Just(json!({"class": "a"})),
+            Just(json!({"class": "b"}))
+        ],
+    )
+        .prop_map(|(n, labels)| object(&node(NODES[n], labels)))
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let kinds = prop_oneof![Just(Kind::Node), Just(Kind::Slice), Just(Kind::Claim)];
+    let wanted = prop::collection::vec((0..CLAIMS.len(), results()), 1..3);
+    prop_oneof![
+        3 => nodes().prop_map(Op::Upsert),
+        5 => slices().prop_map(Op::Upsert),
+        5 => claims().prop_map(Op::Upsert),
+        1 => nodes().prop_map(|o| Op::Remove(Kind::Node, o.key())),
+        2 => slices().prop_map(|o| Op::Remove(Kind::Slice, o.key())),
+        2 => claims().prop_map(|o| Op::Remove(Kind::Claim, o.key())),
+        1 => (kinds, any::<u8>()).prop_map(|(k, m)| Op::Reset(k, m)),
+        6 => wanted.prop_map(Op::Reserve),
+        2 => (0..12u64).prop_map(Op::Release),
+        2 => Just(Op::Publish),
+    ]
+}
+
+/// What should be there: the objects, and per reservation the claims it still holds devices for.
+#[derive(Default)]
+struct Expected {
+    objects: BTreeMap<(Kind, Key), Object>,
+    held: BTreeMap<u64, Vec<ReservedClaim>>,
+}
+
+impl Expected {
+    fn put(&mut self, object: Object) {
+        self.objects.insert((object.kind(), object.key()), object);
+        self.confirm();
+    }
+
+    fn drop(&mut self, kind: Kind, key: &Key) {
+        self.objects.remove(&(kind, key.clone()));
+        self.confirm();
+    }
+
+    fn confirm(&mut self) {
+        let objects = &self.objects;
+        for held in self.held.values_mut() {
+            held.retain(|h| match objects.get(&(Kind::Claim, h.claim.clone())) {
+                Some(Object::Claim(c)) => c.uid == h.uid && c.allocation.is_none(),
+                _ => false,
+            });
+        }
+        self.held.retain(|_, held| !held.is_empty());
+    }
+
+    /// The same from nothing; what reservations hold is held by claims of another namespace.
+    fn fresh(&self) -> Index {
+        let mut index = index();
+        for kind in [Kind::Claim, Kind::Node, Kind::Slice] {
+            let objects = self.objects.values().filter(|o| o.kind() == kind).cloned().collect();
+            index.apply(Change::Reset(kind, objects));
+        }
+        for (i, held) in self.held.values().flatten().enumerate() {
+            let mut value = claim(&format!("held-{i}"), "x", 0, results_json(&held.results));
+            value["metadata"]["namespace"] = "phantom".into();
+            index.apply(Change::Upsert(object(&value)));
+        }
+        index
+    }
+}
+
+fn step(index: &mut Index, expected: &mut Expected, op: Op) -> Result<(), TestCaseError> {
+    match op {
+        Op::Upsert(object) => {
+            index.apply(Change::Upsert(object.clone()));
+            expected.put(object);
+        }
+        Op::Remove(kind, key) => {
+            index.apply(Change::Remove(kind, key.clone()));
+            expected.drop(kind, &key);
+        }
+        Op::Reset(kind, mask) => {
+            let all: Vec<Object> = expected
+                .objects
+                .values()
+                .filter(|o| o.kind() == kind)
+                .cloned()
+                .collect();
+            let (kept, lost): (Vec<_>, Vec<_>) = (0..)
+                .zip(all)
+                .partition(|(i, _): &(u32, Object)| mask >> (i % 8) & 1 == 1);
+            for (_, object) in lost {
+                expected.drop(kind, &object.key());
+            }
+            index.apply(Change::Reset(kind, kept.into_iter().map(|(_, o)| o).collect()));
+        }
+        Op::Reserve(wanted) => {
+            index.publish();
+            let claims: Vec<ReservedClaim> = wanted
+                .into_iter()
+                .map(|(c, results)| ReservedClaim {
+                    claim: Key::new("ns", CLAIMS[c]),
+                    uid: "u".into(),
+                    results,
+                })
+                .collect();
+            let reservation = Reservation {
+                pod: Key::new("ns", "p"),
+                pod_uid: "p".into(),
+                node: "n0".into(),
+                claims: claims.clone(),
+            };
+            match index.reserve(reservation) {
+                Ok(id) => drop(expected.held.insert(id.0, claims)),
+                Err(_) => prop_assert!(index.publish().is_none(), "a refused reservation left something"),
+            }
+        }
+        Op::Release(id) => {
+            index.release(ReservationId(id));
+            expected.held.remove(&id);
+        }
+        Op::Publish => drop(index.publish()),
+    }
+    Ok(())
+}
+
+/// The whole content: an index publishes only what changed, so one more object makes it.
+fn content(index: &mut Index) -> String {
+    let mark = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mark"}});
+    upsert(index, &mark);
+    index.apply(Change::Remove(Kind::Namespace, Key::new("", "mark")));
+    index.publish().map(|s| dump(&s)).unwrap_or_default()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn incremental_equals_rebuilt(ops in prop::collection::vec(op(), 1..60)) {
+        let (mut index, mut expected) = (index(), Expected::default());
+        for op in ops {
+            step(&mut index, &mut expected, op)?;
+        }
+        prop_assert_eq!(index.reservations(), expected.held.len());
+        prop_assert_eq!(content(&mut index), content(&mut expected.fresh()));
+        // And nothing is left once all is released.
+        for id in std::mem::take(&mut expected.held).into_keys() {
+            index.release(ReservationId(id));
+        }
+        prop_assert_eq!(index.reservations(), 0);
+        prop_assert_eq!(content(&mut index), content(&mut expected.fresh()));
+    }
+
+    /// However changes come in: no device is given whole to two reservations, or to one and a claim.
+    #[test]
+    fn a_device_is_reserved_once(ops in prop::collection::vec(op(), 1..60)) {
+        let (mut index, mut expected) = (index(), Expected::default());
+        for op in ops {
+            let reserving = matches!(op, Op::Reserve(_));
+            let before = expected.held.len();
+            step(&mut index, &mut expected, op)?;
+            if !reserving || expected.held.len() == before {
+                continue;
+            }
+            let newest = expected.held.iter().next_back().map(|(id, c)| (*id, c.clone()));
+            let Some((newest, claims)) = newest else { continue };
+            let others = expected.held.iter().filter(|(id, _)| **id != newest).flat_map(|(_, c)| c);
+            let mut holders: Vec<DeviceResult> = others.flat_map(|c| c.results.clone()).collect();
+            for object in expected.objects.values() {
+                if let Object::Claim(c) = object {
+                    holders.extend(c.allocation.iter().flat_map(|a| a.results.clone()));
+                }
+            }
+            for given in claims.iter().flat_map(|c| &c.results).filter(|r| !r.admin_access) {
+                let clash = holders.iter().any(|h| {
+                    h.id == given.id && !h.admin_access && (h.share_id.is_none() || given.share_id.is_none())
+                });
+                prop_assert!(!clash, "{} was given twice", given.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What the index tests share: objects from short JSON, and a snapshot as text that can be compared.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use wattlane::convert;
+use wattlane::index::{Change, Index, Object};
+use wattlane::model::{Allocation, Classified, Classifier, Device, DeviceId, DeviceResult, Labels, Name, WattOrigin};
+use wattlane::snapshot::{PoolState, Snapshot};
+
+/// The class is the node's label `class`, so that relabelling shows.
+pub(crate) struct ByLabel;
+
+impl Classifier for ByLabel {
+    fn classify(&self, _driver: &Name, _device: &Device, labels: &Labels, _annotations: &Labels) -> Classified {
+        Classified {
+            class: labels.get("class").cloned(),
+            watts: None,
+            origin: WattOrigin::Unknown,
+        }
+    }
+}
+
+pub(crate) fn index() -> Index {
+    Index::new(Arc::new(ByLabel))
+}
+
+pub(crate) fn object(value: &Value) -> Object {
+    convert::object(value)
+        .expect("a readable object")
+        .expect("a known kind")
+}
+
+pub(crate) fn upsert(index: &mut Index, value: &Value) {
+    index.apply(Change::Upsert(object(value)));
+}
+
+pub(crate) fn node(name: &str, labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "labels": labels}})
+}
+
+/// A slice of one pool; `scope` is merged into its spec.
+pub(crate) fn slice(name: &str, pool: &str, generation: i64, count: i64, scope: Value, devices: Value) -> Value {
+    let mut spec = json!({"driver": "gpu.test", "devices": devices,
+        "pool": {"name": pool, "generation": generation, "resourceSliceCount": count}});
+    for (key, value) in scope.as_object().expect("an object") {
+        spec[key] = value.clone();
+    }
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec})
+}
+
+pub(crate) fn plain(names: &[&str]) -> Value {
+    names.iter().map(|n| json!({"name": n})).collect()
+}
+
+/// An allocated claim where there are results.
+pub(crate) fn claim(name: &str, uid: &str, version: u64, results: Value) -> Value {
+    let mut value = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string()},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}});
+    if results.as_array().is_some_and(|r| !r.is_empty()) {
+        value["status"] = json!({"allocation": {"devices": {"results": results}}});
+    }
+    value
+}
+
+pub(crate) fn result(pool: &str, device: &str) -> DeviceResult {
+    DeviceResult {
+        request: "r".into(),
+        id: DeviceId {
+            driver: "gpu.test".into(),
+            pool: pool.into(),
+            device: device.into(),
+        },
+        admin_access: false,
+        tolerations: vec![],
+        binding_conditions: vec![],
+        binding_failure_conditions: vec![],
+        share_id: None,
+        consumed_capacity: vec![],
+    }
+}
+
+pub(crate) fn results_json(results: &[DeviceResult]) -> Value {
+    let allocation = Allocation {
+        results: results.to_vec(),
+        ..Default::default()
+    };
+    convert::allocation_json(&allocation)["devices"]["results"].clone()
+}
+
+pub(crate) fn pool<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a Arc<PoolState>> {
+    snapshot.pools.iter().flatten().find(|p| &*p.pool.name == name)
+}
+
+/// Names of the taken devices of a pool.
+pub(crate) fn taken(snapshot: &Snapshot, name: &str) -> Vec<String> {
+    let state = pool(snapshot, name).expect("the pool");
+    let name = |i: usize| state.pool.devices[i].device.name.to_string();
+    state.taken.iter().map(name).collect()
+}
+
+/// The pools the node sees, as `pool` or `pool[devices]`.
+pub(crate) fn sees(snapshot: &Snapshot, node: &str) -> Vec<String> {
+    let node = snapshot.node_named(node).expect("the node");
+    snapshot
+        .pools_of(node)
+        .map(|(state, visible)| match &visible.devices {
+            None => state.pool.name.to_string(),
+            Some(bits) => {
+                let names: Vec<&str> = bits.iter().map(|i| &*state.pool.devices[i].device.name).collect();
+                format!("{}[{}]", state.pool.name, names.join(","))
+            }
+        })
+        .collect()
+}
+
+/// Everything a reader sees, independent of positions, without claims of the namespace `phantom`.
+pub(crate) fn dump(s: &Snapshot) -> String {
+    let mut lines = vec![];
+    for (_, node) in s.nodes() {
+        lines.push(format!("{:?} sees {:?}", node.node, sees(s, &node.node.name)));
+    }
+    for state in s.pools.iter().flatten() {
+        let pool = &state.pool;
+        let mut text = format!(
+            "pool {}/{} {} {:?}",
+            pool.driver, pool.name, pool.generation, pool.health
+        );
+        let _ = write!(text, " {:?} {:?}", pool.devices, pool.by_name);
+        let _ = write!(text, " {:?} {:?}", pool.counter_sets, state.taken);
+        let _ = write!(text, " {:?} {:?}", state.shared, state.counters_left);
+        lines.push(text);
+    }
+    lines.extend(
+        s.claims
+            .iter()
+            .filter(|(key, _)| &*key.namespace != "phantom")
+            .map(|(_, c)| format!("{c:?}")),
+    );
+    lines.extend(s.pods.iter().map(|(_, o)| format!("{o:?}")));
+    lines.extend(s.classes.iter().map(|(_, o)| format!("{o:?}")));
+    lines.sort();
+    lines.join("\n")
+}
