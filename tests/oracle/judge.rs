@@ -40,10 +40,7 @@ pub(crate) fn judge(case: &Case, upstream: &Answer, ours: &Result<Vec<Value>, St
     }
     match (upstream.fits, ours) {
         (true, Ok(_)) | (false, Err(_)) => Verdict::Agree,
-        (true, Err(reason)) => match known::refused(case, upstream, reason) {
-            Some(name) => Verdict::Known(name),
-            None => Verdict::Disagree(format!("ours refuses, {reason}")),
-        },
+        (true, Err(reason)) => Verdict::Disagree(format!("ours refuses, {reason}")),
         (false, Ok(_)) => match known::accepted(case, upstream) {
             Some(name) => Verdict::Known(name),
             None => {
@@ -65,7 +62,7 @@ pub(crate) fn known_difference(case: &Case, upstream: &Answer) -> Option<(&'stat
     };
     let broken = violations(case, &upstream.matches, results);
     if broken.is_empty() {
-        return Some((known::refused(case, upstream, "selector_error:")?, false));
+        return None;
     }
     // Shown best where there is no right answer.
     Some((

@@ -28,16 +28,6 @@ pub(crate) fn invalid(case: &Case, violations: &[Violation]) -> Option<&'static 
     None
 }
 
-/// Upstream says yes (validly, as far as it goes), wattlane no.
-pub(crate) fn refused(case: &Case, answer: &Answer, reason: &str) -> Option<&'static str> {
-    if reason.starts_with("selector_error:") && selector_fails(case, answer, true) {
-        // Upstream evaluates device by device and stops at the first solution: whether it meets the error
-        // depends on the names of pools and slices. wattlane looks at every device of the node.
-        return Some("selector-error-not-reached");
-    }
-    None
-}
-
 /// Upstream says no, wattlane has a valid answer.
 pub(crate) fn accepted(case: &Case, answer: &Answer) -> Option<&'static str> {
     let error = answer.error.as_deref().unwrap_or("");

@@ -56,17 +56,21 @@ fn the_in_tree_allocator_and_wattlane_agree() {
         let (features, case) = generate::case(seed);
         let answer = upstream.ask(&case);
         let verdict = judge(&case, &answer, &ours::answer(&case));
-        if let Verdict::Disagree(what) = &verdict
-            && tally.is_new(what)
-        {
-            // The same kind of disagreement, in as few words as possible.
-            let same = |c: &case::Case, upstream: &mut Upstream| match judge(c, &upstream.ask(c), &ours::answer(c)) {
-                Verdict::Disagree(other) => tally::kind(&other) == tally::kind(what),
+        // The same kind of difference, in as few words as possible.
+        let same =
+            |c: &case::Case, upstream: &mut Upstream| match (judge(c, &upstream.ask(c), &ours::answer(c)), &verdict) {
+                (Verdict::Disagree(other), Verdict::Disagree(what)) => tally::kind(&other) == tally::kind(what),
+                (Verdict::Known(other), Verdict::Known(name)) => other == *name,
                 _ => false,
             };
+        if tally.is_new(&verdict) {
             let small = shrink::shrink(&case, |c| same(c, &mut upstream));
             let answer = upstream.ask(&small);
-            recorded::disagreement(seed, what, &small, &answer);
+            match &verdict {
+                Verdict::Disagree(what) => recorded::disagreement(seed, what, &small, &answer),
+                Verdict::Known(name) => recorded::candidate(&format!("{name}-{seed}"), !answer.fits, &small, &answer),
+                Verdict::Agree => {}
+            }
         }
         tally.add(seed, &features, answer.fits, &verdict);
     }

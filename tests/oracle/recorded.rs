@@ -16,6 +16,9 @@ struct Recorded {
     about: String,
     /// Whether wattlane gives the pod devices.
     fits: bool,
+    /// wattlane does not do so yet: what is wrong. The case must fail until this is taken away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    open: Option<String>,
     case: Value,
     upstream: Answer,
 }
@@ -50,6 +53,7 @@ fn write(path: &Path, about: &str, fits: bool, case: &Case, upstream: &Answer) {
     let recorded = Recorded {
         about: about.to_owned(),
         fits,
+        open: None,
         case: case.doc.clone(),
         upstream: upstream.clone(),
     };
@@ -110,14 +114,16 @@ fn recorded_cases_have_the_answer_that_was_decided() {
     for (path, recorded) in cases {
         let case = Case { doc: recorded.case };
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
-        match (recorded.fits, ours::answer(&case)) {
-            (true, Ok(allocations)) => {
-                let broken = violations(&case, &recorded.upstream.matches, &allocations);
-                wrong.extend(broken.iter().map(|v| format!("{name}: {v}")));
-            }
-            (false, Err(_)) => {}
-            (true, Err(reason)) => wrong.push(format!("{name}: refused: {reason}")),
-            (false, Ok(_)) => wrong.push(format!("{name}: must be refused")),
+        let found = match (recorded.fits, ours::answer(&case)) {
+            (true, Ok(allocations)) => violations(&case, &recorded.upstream.matches, &allocations),
+            (false, Err(_)) => vec![],
+            (true, Err(reason)) => vec![format!("refused: {reason}")],
+            (false, Ok(_)) => vec!["must be refused".to_owned()],
+        };
+        match recorded.open {
+            None => wrong.extend(found.iter().map(|v| format!("{name}: {v}"))),
+            Some(open) if found.is_empty() => wrong.push(format!("{name}: right by now, take `open` away: {open}")),
+            Some(_) => {}
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

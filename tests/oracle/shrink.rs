@@ -51,6 +51,11 @@ fn remove(value: &mut Value, step: &mut usize, key: &str) -> bool {
     match value {
         // Emptied, these would no longer be legal, or mean the opposite.
         Value::Array(_) if matches!(key, "nodeSelectorTerms" | "validValues" | "values" | "consumesCounters") => false,
+        Value::Array(list)
+            if list.len() == 1 && (key == "firstAvailable" || key == "requests" && list[0].is_object()) =>
+        {
+            remove(&mut list[0], step, key)
+        }
         Value::Array(list) => {
             if *step < list.len() {
                 list.remove(*step);
@@ -61,10 +66,11 @@ fn remove(value: &mut Value, step: &mut usize, key: &str) -> bool {
         }
         Value::Object(map) => {
             let named = matches!(key, "attributes" | "capacity" | "labels");
+            let legal = |k: &&String, v: &Value| k.as_str() != "requests" || !v[0].is_object();
             let gone: Vec<_> = map
-                .keys()
-                .filter(|k| named || OPTIONAL.contains(&k.as_str()))
-                .cloned()
+                .iter()
+                .filter(|(k, v)| named || OPTIONAL.contains(&k.as_str()) && legal(k, v))
+                .map(|(k, _)| k.clone())
                 .collect();
             if let Some(name) = gone.get(*step) {
                 map.remove(name);

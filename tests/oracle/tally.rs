@@ -34,9 +34,13 @@ pub(crate) fn kind(what: &str) -> String {
 }
 
 impl Tally {
-    pub(crate) fn is_new(&self, what: &str) -> bool {
-        // A few of each kind: they may have different causes.
-        self.kinds.get(&kind(what)).is_none_or(|(n, _)| *n < 4)
+    /// Worth a look: a few of each kind of disagreement (they may have different causes), one of each known difference.
+    pub(crate) fn is_new(&self, verdict: &Verdict) -> bool {
+        match verdict {
+            Verdict::Agree => false,
+            Verdict::Known(name) => !self.known.contains_key(name),
+            Verdict::Disagree(what) => self.kinds.get(&kind(what)).is_none_or(|(n, _)| *n < 4),
+        }
     }
 
     pub(crate) fn add(&mut self, seed: u64, features: &Features, fits: bool, verdict: &Verdict) {

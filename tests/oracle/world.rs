@@ -90,7 +90,8 @@ impl<'a> World<'a> {
                 }
                 continue;
             }
-            for slice in slices.into_iter().filter(|s| !counters_only(s)) {
+            // Devices beside counters in one slice: legal in 1.34, and ignored by the allocator of 1.36. They count here.
+            for slice in slices {
                 for device in items(&slice["spec"]["devices"]) {
                     let id = format!("{pool}/{}", text(&device["name"]));
                     let visible = if slice["spec"]["perDeviceNodeSelection"] == true {
