@@ -1,10 +1,14 @@
 //! wattlane: GPU placement for Kubernetes by wattage class and topology. Start at ARCHITECTURE.md.
 
 pub mod admission;
+pub mod app;
+pub mod binding;
+pub mod certs;
 pub mod cli;
 pub mod cluster;
 pub mod convert;
 pub mod index;
+pub mod metrics;
 pub mod model;
 pub mod placement;
 pub mod policy;

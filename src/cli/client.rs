@@ -17,31 +17,44 @@ use tokio_rustls::TlsConnector;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-pub struct Client {
+pub(super) struct Client {
     send: SendRequest<Full<Bytes>>,
     host: String,
 }
 
 impl Client {
     /// `ca_pem` is the only root that is trusted; the server must prove to be `name`.
-    pub async fn connect(address: SocketAddr, name: &'static str, ca_pem: &str) -> anyhow::Result<Self> {
+    pub(super) async fn connect(address: SocketAddr, name: &'static str, ca_pem: &str) -> anyhow::Result<Self> {
         let mut roots = rustls::RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
             roots.add(certificate.context("the CA is not a PEM certificate")?)?;
         }
-        let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let tcp = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
+        let config = rustls::ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let tcp = TcpStream::connect(address)
+            .await
+            .with_context(|| format!("cannot connect to {address}"))?;
         tcp.set_nodelay(true)?;
         let tls = TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name)?, tcp);
-        let tls = tokio::time::timeout(TIMEOUT, tls).await.context("TLS handshake timed out")??;
+        let tls = tokio::time::timeout(TIMEOUT, tls)
+            .await
+            .context("TLS handshake timed out")??;
         let (send, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await?;
         // Ends when `send` is dropped or the server closes; its error reaches the request in flight.
         tokio::spawn(connection);
-        Ok(Self { send, host: name.to_owned() })
+        Ok(Self {
+            send,
+            host: name.to_owned(),
+        })
     }
 
     /// Status and body.
-    pub async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> anyhow::Result<(http::StatusCode, Bytes)> {
+    pub(super) async fn post(
+        &mut self,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> anyhow::Result<(http::StatusCode, Bytes)> {
         let request = http::Request::post(path)
             .header(http::header::HOST, &self.host)
             .header(http::header::CONTENT_TYPE, "application/json")
@@ -52,6 +65,8 @@ impl Client {
             let status = response.status();
             anyhow::Ok((status, response.into_body().collect().await?.to_bytes()))
         };
-        tokio::time::timeout(TIMEOUT, exchange).await.with_context(|| format!("POST {path} timed out"))?
+        tokio::time::timeout(TIMEOUT, exchange)
+            .await
+            .with_context(|| format!("POST {path} timed out"))?
     }
 }

@@ -1,3 +1,206 @@
-//! One file for each subcommand. Nothing else of the crate prints.
+//! The command line: one file for each subcommand. Nothing else of the crate prints.
 
+pub mod certs;
 pub mod check;
+mod client;
+mod explain;
+mod serve;
+mod simulate;
+mod standin;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+
+use crate::app::PolicySource;
+use crate::cluster::embedded::Embedded;
+use crate::cluster::kube::KubeCluster;
+
+/// Exit code for unusable input; 1 is the answer "no".
+const UNUSABLE: u8 = 2;
+
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "wattlane",
+    version,
+    about = "GPU placement for Kubernetes by wattage class and topology"
+)]
+struct Cli {
+    #[command(flatten)]
+    log: crate::app::LogArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// The TLS service: scheduler extender, admission webhook, metrics
+    Serve(serve::Args),
+    /// Where would these pods go: the whole service on loopback, on a cluster held in memory
+    Simulate(simulate::Args),
+    /// What each node says to one pod, and what it would get there; writes nothing
+    Explain(explain::Args),
+    /// Validates a policy and says what its classes match
+    Check(CheckArgs),
+    /// Makes a CA, serving and client certificates, and puts the caBundle where it belongs
+    Certs(certs::Args),
+}
+
+#[derive(Debug, clap::Args)]
+struct CheckArgs {
+    /// The policy (YAML).
+    policy: PathBuf,
+    /// Count what the classes match here: `kube`, or files or folders of objects.
+    #[arg(long)]
+    cluster: Vec<PathBuf>,
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Output {
+    #[default]
+    Table,
+    /// One JSON document on stdout and nothing else.
+    Json,
+}
+
+/// `--cluster`
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClusterArg {
+    /// `kube` (in-cluster, else kubeconfig), or files or folders of Kubernetes objects; may be repeated.
+    #[arg(long, default_value = "kube", num_args = 1..)]
+    cluster: Vec<PathBuf>,
+}
+
+impl ClusterArg {
+    /// None: the Kubernetes API.
+    fn files(&self) -> Option<Vec<PathBuf>> {
+        (self.cluster != [Path::new("kube")]).then(|| self.cluster.clone())
+    }
+
+    async fn connect(&self) -> anyhow::Result<KubeCluster> {
+        KubeCluster::connect(None)
+            .await
+            .context("cannot reach the Kubernetes API")
+    }
+}
+
+/// Runs the command line; the exit code is the contract's.
+pub fn main() -> ExitCode {
+    let cli = <Cli as clap::Parser>::parse();
+    let level = if matches!(cli.command, Command::Serve(_)) {
+        "info"
+    } else {
+        "warn"
+    };
+    if let Err(e) = cli.log.install(level) {
+        return unusable(&e.context("--log-level"));
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return unusable(&anyhow::Error::new(e).context("cannot start the runtime")),
+    };
+    let result = runtime.block_on(async {
+        match &cli.command {
+            Command::Serve(args) => serve::run(args).await,
+            Command::Simulate(args) => simulate::run(args).await,
+            Command::Explain(args) => explain::run(args).await,
+            Command::Check(args) => run_check(args).await,
+            Command::Certs(args) => certs::run(args),
+        }
+    });
+    // A bind that is still looking after itself was waited for by `serve`; nothing else is worth waiting for.
+    runtime.shutdown_background();
+    result.unwrap_or_else(|e| unusable(&e))
+}
+
+fn unusable(error: &anyhow::Error) -> ExitCode {
+    note(&format!("{error:#}"));
+    ExitCode::from(UNUSABLE)
+}
+
+/// A line for the person at the terminal, on stderr.
+fn note(text: &str) {
+    use std::io::Write as _;
+    // Nobody is there to hear of a closed stderr.
+    let _ = writeln!(std::io::stderr(), "wattlane: {text}");
+}
+
+fn say_assumptions(embedded: &Embedded) {
+    embedded
+        .assumptions()
+        .iter()
+        .for_each(|text| note(&format!("assumed: {text}")));
+}
+
+fn load_policy(path: Option<&Path>) -> anyhow::Result<PolicySource> {
+    match path {
+        None => Ok(PolicySource::Default),
+        Some(path) => PolicySource::read(path),
+    }
+}
+
+async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let text =
+        std::fs::read_to_string(&args.policy).with_context(|| format!("cannot read {}", args.policy.display()))?;
+    let core = match args.cluster.as_slice() {
+        [] => None,
+        [kube] if kube == Path::new("kube") => {
+            let cluster = KubeCluster::connect(None)
+                .await
+                .context("cannot reach the Kubernetes API")?;
+            Some(crate::app::Core::start(Arc::new(cluster), PolicySource::Default).await?)
+        }
+        files => {
+            let embedded = Embedded::load(files)?;
+            say_assumptions(&embedded);
+            Some(crate::app::Core::start(Arc::new(embedded), PolicySource::Default).await?)
+        }
+    };
+    let snapshot = core.as_ref().map(|core| core.reader.load());
+    let report = check::check(&text, snapshot.as_deref());
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        Output::Json => report.write_json(&mut out)?,
+        Output::Table => report.write_text(&mut out)?,
+    }
+    Ok(ExitCode::from(report.exit_code()))
+}
+
+/// Columns padded to their widest cell, the last one not at all.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let widths: [usize; N] =
+        std::array::from_fn(|i| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or_default());
+    let mut text = String::new();
+    for row in rows {
+        for (i, (cell, width)) in row.iter().zip(widths).enumerate() {
+            text += cell;
+            if i + 1 < N {
+                text.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::{Cli, table};
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["a", "bb", "c"], ["aaa", "b", "cc"]].map(|r| r.map(str::to_owned));
+        assert_eq!(table(&rows), "a    bb  c\naaa  b   cc\n");
+    }
+}

@@ -27,7 +27,11 @@ pub(super) fn refuses(pod: &Value, node: &Node) -> Option<&'static str> {
     }
     let labels = spec["nodeSelector"].as_object();
     let selected = labels.is_none_or(|wanted| {
-        wanted.iter().all(|(k, v)| node.labels.get(k.as_str()).is_some_and(|have| Some(&**have) == v.as_str()))
+        wanted.iter().all(|(k, v)| {
+            node.labels
+                .get(k.as_str())
+                .is_some_and(|have| Some(&**have) == v.as_str())
+        })
     });
     let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     if !selected || !(required.is_null() || node_selector(required).matches(node)) {
@@ -51,7 +55,9 @@ fn node_selector(value: &Value) -> NodeSelector {
         expressions: requirements(&t["matchExpressions"]),
         fields: requirements(&t["matchFields"]),
     };
-    NodeSelector { terms: list(&value["nodeSelectorTerms"]).iter().map(term).collect() }
+    NodeSelector {
+        terms: list(&value["nodeSelectorTerms"]).iter().map(term).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -83,8 +89,14 @@ mod tests {
         };
         let cases = [
             (json!({}), Some("node(s) had untolerated taint(s)")),
-            (json!({"tolerations": [{"key": "gpu", "value": "no"}]}), Some("node(s) had untolerated taint(s)")),
-            (json!({"tolerations": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}), None),
+            (
+                json!({"tolerations": [{"key": "gpu", "value": "no"}]}),
+                Some("node(s) had untolerated taint(s)"),
+            ),
+            (
+                json!({"tolerations": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]}),
+                None,
+            ),
             (json!({"tolerations": tolerates, "nodeSelector": {"zone": "a"}}), None),
             (
                 json!({"tolerations": tolerates, "nodeSelector": {"zone": "b"}}),

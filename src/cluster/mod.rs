@@ -2,6 +2,7 @@
 
 pub mod embedded;
 pub mod files;
+pub mod kube;
 
 use async_trait::async_trait;
 

@@ -17,7 +17,7 @@ pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, Device
 pub use bits::Bits;
 pub use claim::{
     Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
-    DeviceRequest, Request, RequestKind, SubRequest,
+    DeviceRequest, Request, RequestKind, SelectorText, SubRequest,
 };
 pub use device::{
     AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Effect, NodeScope, QualifiedName, RequestPolicy,

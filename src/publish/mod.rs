@@ -78,7 +78,8 @@ impl IndexHandle {
             .send(Message::Reserve(reservation, reply))
             .await
             .map_err(|_| ended())?;
-        answer.await.map_err(|_| ended())?
+        let mut answer = Awaited { answer, index: self };
+        (&mut answer.answer).await.map_err(|_| ended())?
     }
 
     /// The write is known to have failed. After the end of the task there is nothing left to free.
@@ -97,6 +98,24 @@ impl IndexHandle {
         let (reply, answer) = oneshot::channel();
         self.tx.send(Message::Flush(reply)).await.map_err(|_| Closed)?;
         answer.await.map_err(|_| Closed)
+    }
+}
+
+/// A reservation that is being answered. Whoever waits for it may be dropped after the answer is sent and before
+/// it is read; then nobody knows the reservation, and it would be held for ever.
+struct Awaited<'a> {
+    answer: oneshot::Receiver<Result<ReservationId, Conflict>>,
+    index: &'a IndexHandle,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        // From here on the task sees that nobody waits, and releases by itself.
+        self.answer.close();
+        if let (Ok(Ok(id)), Ok(runtime)) = (self.answer.try_recv(), tokio::runtime::Handle::try_current()) {
+            let index = self.index.clone();
+            runtime.spawn(async move { index.release(id).await });
+        }
     }
 }
 

@@ -119,17 +119,22 @@ impl Loop {
         while rx.recv_many(&mut batch, BATCH).await > 0 {
             let replies: Vec<Reply> = batch.drain(..).filter_map(|message| self.take(message)).collect();
             self.publish();
+            let mut orphans = false;
             for reply in replies {
                 match reply {
                     // The bind has gone away: nobody will write or release, so the reservation goes too.
                     Reply::Reserved(to, result) => {
                         if let Err(Ok(id)) = to.send(result) {
                             self.index.release(id);
+                            orphans = true;
                         }
                     }
                     // Nobody waits any more.
                     Reply::Flushed(to) => _ = to.send(()),
                 }
+            }
+            if orphans {
+                self.publish();
             }
             // Long work on a runtime shared with requests: let them in between.
             tokio::task::yield_now().await;
@@ -157,9 +162,10 @@ impl Loop {
             self.current.store(snapshot);
             self.stats.publications.fetch_add(1, Ordering::Relaxed);
             self.version.send_replace(version);
-            if self.index.take_loosened() {
-                self.loosened.send_replace(version);
-            }
+        }
+        // Also without a new snapshot: another policy may let a pod fit where no device changed.
+        if self.index.take_loosened() {
+            self.loosened.send_replace(*self.version.borrow());
         }
         self.stats
             .reservations

@@ -125,6 +125,88 @@ async fn a_pod_refused_in_an_older_snapshot_is_looked_at_at_once() {
     assert!(again.is_err());
 }
 
+/// More pods than one round pokes or looks at: all have their turn, none twice.
+#[tokio::test(start_paused = true)]
+async fn many_refused_pods_are_poked_in_rounds() {
+    let (mut running, fit) = started();
+    const MANY: usize = 600;
+    for i in 0..MANY {
+        running.index.refused(pod(&format!("p{i}")), 0);
+    }
+    fit.store(true, Ordering::Relaxed);
+    running.index.change(slice("s")).await.expect("the task runs");
+    let mut poked = std::collections::BTreeSet::new();
+    while let Ok(Some(poke)) = tokio::time::timeout(Duration::from_secs(5), running.pokes.recv()).await {
+        assert!(poked.insert(poke.uid), "poked twice for one change");
+    }
+    assert_eq!(poked.len(), MANY);
+}
+
+/// A change of policy that gives every device the class it had.
+#[tokio::test(start_paused = true)]
+async fn a_new_policy_is_a_reason_to_look_again() {
+    let (mut running, fit) = started();
+    running.index.change(slice("s")).await.expect("the task runs");
+    running.index.flush().await.expect("the task runs");
+    running.index.refused(pod("p"), running.reader.load().version);
+    let quiet = tokio::time::timeout(Duration::from_secs(5), running.pokes.recv()).await;
+    assert!(quiet.is_err());
+    fit.store(true, Ordering::Relaxed);
+    let before = running.reader.load().version;
+    running
+        .index
+        .set_classifier(Arc::new(NoClass))
+        .await
+        .expect("the task runs");
+    let poke = tokio::time::timeout(Duration::from_secs(5), running.pokes.recv()).await;
+    assert!(poke.is_ok_and(|p| p.is_some()));
+    assert_eq!(running.reader.load().version, before, "no device changed");
+}
+
+/// Wherever a bind is dropped while it waits for its reservation, the devices are free in the end.
+#[tokio::test]
+async fn a_reservation_that_nobody_waits_for_is_released() {
+    use std::future::Future as _;
+
+    for polls_by_task in [false, true] {
+        let (running, _) = started();
+        let claim = serde_json::json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": {}});
+        let claim = crate::convert::object(&claim).expect("readable").expect("a claim");
+        running
+            .index
+            .change(Change::Upsert(claim))
+            .await
+            .expect("the task runs");
+        let reservation = crate::index::Reservation {
+            pod: NamespacedName::new("ns", "p"),
+            pod_uid: "p".into(),
+            node: "n".into(),
+            claims: vec![crate::index::ReservedClaim {
+                claim: NamespacedName::new("ns", "c"),
+                uid: "u".into(),
+                results: vec![],
+            }],
+        };
+        let index = running.index.clone();
+        let mut waiting = Box::pin(async move { index.reserve(reservation).await });
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        if polls_by_task {
+            // The answer is on its way, and not read.
+            running.index.flush().await.expect("the task runs");
+            assert_eq!(running.stats.reservations(), 1);
+        }
+        drop(waiting);
+        // Twice: what is dropped sends its release from a task of its own.
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+            running.index.flush().await.expect("the task runs");
+        }
+        assert_eq!(running.stats.reservations(), 0);
+    }
+}
+
 fn slice(name: &str) -> Change {
     Change::Upsert(Object::Slice(crate::model::Slice {
         name: name.into(),

@@ -1,1 +1,20 @@
-//! (in the making)
+//! The HTTP service: accept, TLS and its reload, routes, limits, drain; decode, let decide, encode.
+//!
+//! `accept` owns connections, `tls` certificates, `route` what happens to one request, `verbs` the meaning of each
+//! path, `handlers` the real decisions. What decides is behind the trait `Service`, so that everything in front of
+//! it is tested without a cluster.
+
+mod accept;
+pub mod admin;
+mod body;
+pub mod handlers;
+mod limits;
+mod route;
+mod service;
+mod tls;
+mod verbs;
+
+pub use accept::Server;
+pub use limits::Limits;
+pub use service::{BindFailure, Failure, Service, Verdicts};
+pub use tls::{Material, Reloaded, Tls, TlsOptions};

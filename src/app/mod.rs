@@ -1,0 +1,189 @@
+//! Wiring and supervision: builds the parts, connects them, and ends the process when a critical one ends.
+//!
+//! `Core` is everything but the network: what `explain` and `check` need. `net` puts the service around it.
+
+mod logging;
+mod net;
+mod policy;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::Admitter;
+use crate::binding::{self, Binder};
+use crate::cluster::Cluster;
+use crate::index::Index;
+use crate::metrics::{Metrics, Readiness};
+use crate::placement::{self, Context, Demand, Rules};
+use crate::policy::{Policy, PolicyClassifier};
+use crate::publish::{self, Fits, IndexHandle, Poke, Reader};
+use crate::selector::Selectors;
+
+pub use logging::{LogArgs, LogFormat};
+pub use net::{App, Net, TlsFiles, serve};
+pub use policy::PolicySource;
+
+/// How long a command waits for the first complete picture of the cluster.
+const FIRST_PICTURE: Duration = Duration::from_secs(60);
+/// A watch that is silent for longer is stale: a healthy one of the Kubernetes cluster shows life every minute.
+const STALE_AFTER: Duration = Duration::from_secs(120);
+/// How long a pod of a namespace that our watch has not shown yet waits at admission.
+const ADMISSION_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A critical task: its name, and how it ended.
+type Ended = (&'static str, anyhow::Result<()>);
+
+/// The parts that decide, connected and fed. Cheap to clone.
+#[derive(Clone)]
+pub struct Core {
+    pub reader: Reader,
+    pub index: IndexHandle,
+    pub selectors: Arc<Selectors>,
+    pub policy: Arc<ArcSwap<Policy>>,
+    pub cluster: Arc<dyn Cluster>,
+    pub metrics: Arc<Metrics>,
+    pub readiness: Arc<Readiness>,
+    pub admitter: Arc<Admitter>,
+    pub binder: Binder,
+    tasks: Arc<std::sync::Mutex<JoinSet<Ended>>>,
+    /// Ends the tasks that look after themselves.
+    stop: CancellationToken,
+}
+
+impl Core {
+    /// Starts the index, the watches and what hangs on them, without waiting for a picture of the cluster. `ages`: a
+    /// watch that is silent for long is a fault (files have no events to wait for).
+    pub fn spawn(cluster: Arc<dyn Cluster>, source: PolicySource, ages: bool) -> anyhow::Result<Self> {
+        let selectors = Arc::new(Selectors::new());
+        let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors)?));
+        let metrics = Arc::new(Metrics::new().context("metrics")?);
+        let readiness = Arc::new(Readiness::new(metrics.clone(), ages.then_some(STALE_AFTER)));
+        let index = Index::new(Arc::new(PolicyClassifier::new(policy.load_full())));
+        let running = publish::spawn(index, fits(selectors.clone(), policy.clone()));
+        let (index, reader) = (running.index, running.reader);
+
+        let mut tasks: JoinSet<Ended> = JoinSet::new();
+        let task = running.task;
+        tasks.spawn(async { ("index", task.await.map_err(Into::into)) });
+        let watch = {
+            let (cluster, index, readiness) = (cluster.clone(), index.clone(), readiness.clone());
+            async move { cluster.watch(index, readiness).await }
+        };
+        tasks.spawn(async { ("watches", watch.await) });
+        tasks.spawn(poke(cluster.clone(), running.pokes, metrics.clone()));
+        let stop = CancellationToken::new();
+        let reload = policy::reload(source, selectors.clone(), policy.clone(), index.clone(), stop.clone());
+        tasks.spawn(async { ("policy reload", reload.await) });
+
+        let (stats, seen) = (running.stats, reader.clone());
+        metrics.on_render(move |metrics| {
+            metrics
+                .snapshot_version
+                .set(i64::try_from(seen.load().version).unwrap_or(i64::MAX));
+            let behind = stats.publications().saturating_sub(metrics.publications.get());
+            metrics.publications.inc_by(behind);
+            let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+            metrics.reservations.set(gauge(stats.reservations()));
+            metrics.refused_pods.set(gauge(stats.waiting()));
+        });
+        let patience = if ages { ADMISSION_PATIENCE } else { Duration::ZERO };
+        let admitter = Admitter::new(cluster.clone(), reader.clone(), policy.clone()).with_patience(patience);
+        let binder = Binder::new(
+            reader.clone(),
+            index.clone(),
+            selectors.clone(),
+            cluster.clone(),
+            binding::Limits::default(),
+        );
+        Ok(Self {
+            reader,
+            index,
+            selectors,
+            policy,
+            cluster,
+            metrics,
+            readiness,
+            admitter: Arc::new(admitter),
+            binder,
+            tasks: Arc::new(std::sync::Mutex::new(tasks)),
+            stop,
+        })
+    }
+
+    /// Starts, and waits until every kind has been listed once.
+    ///
+    /// # Errors
+    /// Names what is missing when it takes more than a minute, or the task that ended.
+    pub async fn start(cluster: Arc<dyn Cluster>, source: PolicySource) -> anyhow::Result<Self> {
+        let core = Self::spawn(cluster, source, false)?;
+        let deadline = tokio::time::Instant::now() + FIRST_PICTURE;
+        while let Err(missing) = core.readiness.listed() {
+            if let Some((name, result)) = core.ended() {
+                result.with_context(|| name.to_owned())?;
+                bail!("{name} ended");
+            }
+            if tokio::time::Instant::now() > deadline {
+                bail!(
+                    "no complete picture of the cluster after {} s: {missing}",
+                    FIRST_PICTURE.as_secs()
+                );
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        core.index.flush().await?;
+        Ok(core)
+    }
+
+    /// The rules of the policy in force.
+    pub fn rules(&self) -> Rules {
+        self.policy.load().rules()
+    }
+
+    /// A critical task that has ended, if one has.
+    fn ended(&self) -> Option<Ended> {
+        let mut tasks = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tasks.try_join_next().map(|result| match result {
+            Ok(ended) => ended,
+            Err(e) => ("a critical task", Err(e.into())),
+        })
+    }
+}
+
+/// What the poke task asks: would some node take the pod?
+fn fits(selectors: Arc<Selectors>, policy: Arc<ArcSwap<Policy>>) -> Arc<Fits> {
+    Arc::new(move |snapshot, pod| {
+        let rules = policy.load().rules();
+        let context = Context {
+            snapshot,
+            selectors: &selectors,
+            rules: &rules,
+        };
+        match Demand::of(context, pod) {
+            Ok(demand) => snapshot
+                .nodes()
+                .any(|(_, node)| placement::check(context, &demand, node).is_ok()),
+            Err(_) => false,
+        }
+    })
+}
+
+/// Pokes one pod after the other: the API's own pace is the bound.
+async fn poke(cluster: Arc<dyn Cluster>, mut pokes: mpsc::Receiver<Poke>, metrics: Arc<Metrics>) -> Ended {
+    while let Some(poke) = pokes.recv().await {
+        match cluster.poke(&poke.pod, &poke.uid).await {
+            Ok(()) => {
+                metrics.pokes.inc();
+                tracing::debug!(pod = %poke.pod, "poked: it could fit now");
+            }
+            // It is gone, or the API is not well; the scheduler's own retry remains.
+            Err(error) => tracing::debug!(pod = %poke.pod, %error, "not poked"),
+        }
+    }
+    ("pokes", Ok(()))
+}

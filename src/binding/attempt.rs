@@ -1,0 +1,260 @@
+//! The steps of one bind: find the pod, place it, reserve in the index, write the claims, bind; or undo.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::settle::{BoundTo, Claimed, Pause, Writes, bound_elsewhere, pod_gone};
+use super::{BindError, BindFailure, BindOutcome, BindRequest, Shared};
+use crate::index::{Reservation, ReservationId, ReservedClaim};
+use crate::model::{Consumer, Name, Pod, Reason};
+use crate::placement::{ClaimPlacement, Rules};
+
+/// How long a new snapshot is waited for before the pod is placed again from the old one.
+const NEWS: Duration = Duration::from_millis(250);
+
+/// What a round came to.
+enum Round {
+    Done(BindOutcome),
+    /// Nothing is left of it, and another look may help.
+    Again(BindError),
+}
+
+pub(super) struct Attempt<'a> {
+    shared: &'a Shared,
+    rules: &'a Rules,
+    request: &'a BindRequest,
+    /// Nothing is begun after this: the caller has gone, and the scheduler may have another plan.
+    deadline: Instant,
+    started: Instant,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(shared: &'a Shared, rules: &'a Rules, request: &'a BindRequest, deadline: Instant) -> Self {
+        Self {
+            shared,
+            rules,
+            request,
+            deadline,
+            started: Instant::now(),
+        }
+    }
+
+    /// `waited`: another bind of this pod has just ended, so what the cache says of the pod is out of date.
+    pub(super) async fn run(&self, waited: bool) -> Result<BindOutcome, BindError> {
+        let mut last: Option<BindError> = None;
+        for n in 0..self.shared.limits.attempts.max(1) {
+            // Also the end of a round that was begun in time and came to nothing.
+            if n > 0 && Instant::now() >= self.deadline {
+                break;
+            }
+            // Whether its claims have been made is said by the pod: the API knows first.
+            let claims = BindFailure::Refused(Reason::ClaimMissing);
+            let behind = last.as_ref().is_some_and(|e| e.kind == claims);
+            let pod = self.pod(waited || behind).await?;
+            if pod.node_name == self.request.node && pod.uid == self.request.uid {
+                return Ok(BindOutcome::Already);
+            }
+            self.bindable(&pod)?;
+            match self.round(&pod).await? {
+                Round::Done(outcome) => return Ok(outcome),
+                Round::Again(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| self.too_late()))
+    }
+
+    fn bindable(&self, pod: &Pod) -> Result<(), BindError> {
+        if pod.uid != self.request.uid {
+            return Err(pod_gone(&pod.key));
+        }
+        if !pod.node_name.is_empty() {
+            return Err(bound_elsewhere(&pod.key, &pod.node_name));
+        }
+        if pod.deleting || pod.finished {
+            let what = format!("pod {} is being deleted or has finished", pod.key);
+            return Err(BindError::new(BindFailure::PodGone, what));
+        }
+        Ok(())
+    }
+
+    fn too_late(&self) -> BindError {
+        let what = format!(
+            "the time for binding pod {} ran out; nothing was written",
+            self.request.pod
+        );
+        BindError::new(BindFailure::Conflict, what)
+    }
+
+    /// Pods without claims are not in the cache, so one that is missing is asked for at once. `fresh`: do not ask the
+    /// cache.
+    async fn pod(&self, fresh: bool) -> Result<Pod, BindError> {
+        let key = &self.request.pod;
+        if !fresh {
+            let snapshot = self.shared.reader.load();
+            if let Some(pod) = snapshot.pods.get(key).filter(|p| p.uid == self.request.uid) {
+                return Ok(Pod::clone(pod));
+            }
+        }
+        let mut pause = Pause::new();
+        loop {
+            match self.shared.cluster.pod(key).await {
+                Ok(Some(pod)) => return Ok(pod),
+                Ok(None) => return Err(pod_gone(key)),
+                Err(e) if Instant::now() >= self.deadline => {
+                    let what = format!("cannot read pod {key}: {e}; nothing was written");
+                    return Err(BindError::new(BindFailure::Unknown, what));
+                }
+                Err(_) => pause.wait().await,
+            }
+        }
+    }
+
+    async fn round(&self, pod: &Pod) -> Result<Round, BindError> {
+        let snapshot = self.shared.reader.load();
+        let placed = match (self.shared.planner)(&snapshot, &self.shared.selectors, self.rules, pod, &self.request.node)
+        {
+            Ok(placed) => placed,
+            // The cache may be a moment behind the scheduler's.
+            Err(no) if matches!(no.reason, Reason::ClaimMissing | Reason::UnknownNode) => {
+                self.news(snapshot.version).await;
+                return Ok(Round::Again(no.into()));
+            }
+            Err(no) => return Err(no.into()),
+        };
+        let reserved = match self.reserve(pod, &placed).await {
+            Ok(id) => id,
+            Err(conflict) => {
+                self.news(snapshot.version).await;
+                return Ok(Round::Again(BindError::new(BindFailure::Conflict, conflict)));
+            }
+        };
+        drop(snapshot);
+        // The index may have kept us waiting.
+        if Instant::now() >= self.deadline {
+            if let Some(id) = reserved {
+                self.shared.index.release(id).await;
+            }
+            return Err(self.too_late());
+        }
+        self.write(pod, &placed, reserved).await
+    }
+
+    /// Takes all devices that are not given yet, or none. None: there is nothing to take.
+    async fn reserve(&self, pod: &Pod, placed: &[ClaimPlacement]) -> Result<Option<ReservationId>, Name> {
+        let claims: Vec<_> = placed
+            .iter()
+            .filter(|p| !p.existing)
+            .map(|p| ReservedClaim {
+                claim: p.claim.key.clone(),
+                uid: p.claim.uid.clone(),
+                results: p.allocation.results.clone(),
+            })
+            .collect();
+        if claims.is_empty() {
+            return Ok(None);
+        }
+        let reservation = Reservation {
+            pod: pod.key.clone(),
+            pod_uid: pod.uid.clone(),
+            node: self.request.node.clone(),
+            claims,
+        };
+        self.shared.index.reserve(reservation).await.map(Some).map_err(|e| e.0)
+    }
+
+    async fn write(
+        &self,
+        pod: &Pod,
+        placed: &[ClaimPlacement],
+        reserved: Option<ReservationId>,
+    ) -> Result<Round, BindError> {
+        let writes = Writes {
+            shared: self.shared,
+            pod: &pod.key,
+            consumer: Consumer {
+                resource: "pods".into(),
+                name: pod.key.name.clone(),
+                uid: pod.uid.clone(),
+            },
+            node: &self.request.node,
+            started: self.started,
+        };
+        let claimed = futures::future::join_all(placed.iter().map(|p| writes.claim(p))).await;
+        let written: Vec<_> = placed.iter().zip(claimed).collect();
+        let trouble = trouble(&written).or_else(|| {
+            // Settled, but too late for the scheduler.
+            (!placed.is_empty() && Instant::now() >= writes.forward())
+                .then(|| Trouble::No(BindError::new(BindFailure::Unknown, "the Kubernetes API was too slow")))
+        });
+        let trouble = match trouble {
+            Some(trouble) => trouble,
+            None => match writes.bind().await {
+                BoundTo::Node if placed.is_empty() => return Ok(Round::Done(BindOutcome::Plain)),
+                // The reservation stays until the watch shows the claims.
+                BoundTo::Node => return Ok(Round::Done(BindOutcome::Bound)),
+                BoundTo::Not(error) => Trouble::No(error),
+                // The claims keep their allocation: with the pod perhaps bound it must not be given again, and if it is
+                // not, the next attempt finds it and comes back to this node.
+                BoundTo::Unsettled(why) => {
+                    let what = format!(
+                        "it is not known whether pod {} was bound; its devices stay: {why}",
+                        pod.key
+                    );
+                    return Err(BindError::new(BindFailure::Unknown, what));
+                }
+            },
+        };
+        let clean = writes.undo(&written).await;
+        if let (true, Some(id)) = (clean, reserved) {
+            self.shared.index.release(id).await;
+        }
+        match trouble {
+            Trouble::Changed(why) if clean => Ok(Round::Again(BindError::new(BindFailure::Conflict, why))),
+            Trouble::No(error) if clean => Err(error),
+            Trouble::Changed(why) => Err(left_over(&why)),
+            Trouble::No(error) => Err(left_over(&error.message)),
+        }
+    }
+
+    /// A newer snapshot than `version`, or the end of our patience.
+    async fn news(&self, version: u64) {
+        let until = (Instant::now() + NEWS).min(self.deadline);
+        let mut reader = self.shared.reader.clone();
+        // What was sent to the index before is then visible.
+        let _ = timeout_at(until, self.shared.index.flush()).await;
+        while reader.load().version <= version {
+            // Also when the index has ended, which is somebody else's to notice.
+            if !matches!(timeout_at(until, reader.version.changed()).await, Ok(Ok(()))) {
+                return;
+            }
+        }
+    }
+}
+
+enum Trouble {
+    Changed(String),
+    No(BindError),
+}
+
+/// The worst that happened to any claim: a "no" ends the bind, a change means another look.
+fn trouble(written: &[(&ClaimPlacement, Claimed)]) -> Option<Trouble> {
+    let mut changed = None;
+    for (placed, claimed) in written {
+        match claimed {
+            Claimed::Failed(error) => return Some(Trouble::No(error.clone())),
+            Claimed::Unsettled(why) => {
+                let what = format!("ResourceClaim {}: {why}", placed.claim.key);
+                return Some(Trouble::No(BindError::new(BindFailure::Unknown, what)));
+            }
+            Claimed::Changed(why) => changed = Some(Trouble::Changed(why.clone())),
+            Claimed::Allocated | Claimed::Reserved | Claimed::Kept => {}
+        }
+    }
+    changed
+}
+
+fn left_over(why: &str) -> BindError {
+    let what = format!("what was written could not be taken back, so its devices stay reserved: {why}");
+    BindError::new(BindFailure::Unknown, what)
+}

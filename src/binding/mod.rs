@@ -1,0 +1,212 @@
+//! The extender's bind: from a pod and the node the scheduler chose to a bound pod on exactly its devices, or to
+//! nothing at all. Shared by all clusters; knows no HTTP.
+//!
+//! Owns: one bind at a time per pod, the deadline towards the caller, and that work once begun is brought to an end
+//! when the caller has gone. The steps are in `attempt`, what a failed write means is in `settle`.
+//!
+//! A place for leadership: the replica that may bind is decided before `Binder::bind` is called; fencing by lease time
+//! belongs in front of each write, i.e. in a `Cluster` that wraps the real one.
+
+mod attempt;
+mod flights;
+mod outcome;
+mod settle;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+
+pub use outcome::{BindError, BindFailure, BindOutcome};
+
+use self::attempt::Attempt;
+use self::flights::Flights;
+use crate::cluster::Cluster;
+use crate::model::{Name, NamespacedName, Pod, Reason, Refusal};
+use crate::placement::{self, ClaimPlacement, Context, Demand, Rules};
+use crate::publish::{IndexHandle, Reader};
+use crate::selector::Selectors;
+use crate::snapshot::Snapshot;
+
+/// A bind that waits for another of its pod gives up this much before the deadline, so that the caller hears why.
+const BUSY_EARLIER: Duration = Duration::from_millis(100);
+
+/// What kube-scheduler asks for (ExtenderBindingArgs).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindRequest {
+    pub pod: NamespacedName,
+    pub uid: Name,
+    pub node: Name,
+}
+
+/// How long, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The caller has its answer by then. kube-scheduler's own limit is 5 s unless configured.
+    pub answer: Duration,
+    /// Until then a bind that is under way goes forward, caller or not; later it is undone: the scheduler has given the
+    /// node's other resources away by then.
+    pub forward: Duration,
+    /// How long the API is asked for what became of a write before we stop asking. What is reserved stays reserved.
+    pub settle: Duration,
+    /// A write that was not answered can still take effect this long (the API server's own limit is 60 s).
+    pub in_flight: Duration,
+    /// Placements tried when something changes under us.
+    pub attempts: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            answer: Duration::from_millis(4500),
+            forward: Duration::from_secs(30),
+            settle: Duration::from_secs(600),
+            in_flight: Duration::from_secs(65),
+            attempts: 4,
+        }
+    }
+}
+
+/// Binds pods. Cheap to clone.
+#[derive(Clone)]
+pub struct Binder {
+    shared: Arc<Shared>,
+}
+
+/// Where the pod's claims would go on the node; empty: it has none. Pure, so that the steps can be tested apart from
+/// placement.
+type Planner = dyn Fn(&Snapshot, &Selectors, &Rules, &Pod, &Name) -> Result<Vec<ClaimPlacement>, Refusal> + Send + Sync;
+
+struct Shared {
+    planner: Box<Planner>,
+    reader: Reader,
+    index: IndexHandle,
+    selectors: Arc<Selectors>,
+    cluster: Arc<dyn Cluster>,
+    limits: Limits,
+    flights: Arc<Flights>,
+    /// Binds under way, those whose caller has gone included.
+    running: watch::Sender<usize>,
+}
+
+impl Binder {
+    pub fn new(
+        reader: Reader,
+        index: IndexHandle,
+        selectors: Arc<Selectors>,
+        cluster: Arc<dyn Cluster>,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                planner: Box::new(plan),
+                reader,
+                index,
+                selectors,
+                cluster,
+                limits,
+                flights: Arc::default(),
+                running: watch::Sender::new(0),
+            }),
+        }
+    }
+
+    /// Idempotent: a pod that is bound to this node already is a success. `rules` are those of the policy in force now.
+    ///
+    /// # Errors
+    /// Words for the pod's event. Unless the kind says otherwise (`Unfinished`, `Unknown`), nothing of this call is
+    /// left in the API.
+    pub async fn bind(&self, rules: Arc<Rules>, request: BindRequest) -> Result<BindOutcome, BindError> {
+        let deadline = Instant::now() + self.shared.limits.answer;
+        let span = tracing::info_span!("bind", pod = %request.pod, uid = %request.uid, node = %request.node);
+        // A task of its own: a client that hangs up drops our future, and a write must not lose its undo with it.
+        let task = tokio::spawn(run(self.shared.clone(), rules, request, deadline).instrument(span));
+        match timeout_at(deadline, task).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(e)) => Err(BindError::new(
+                BindFailure::Internal,
+                format!("internal error in bind: {e}"),
+            )),
+            Err(_) => Err(BindError::new(
+                BindFailure::Unfinished,
+                "the Kubernetes API is slow: the bind goes on, and its devices stay reserved until its result is known",
+            )),
+        }
+    }
+
+    /// Binds under way, including those whose caller has gone.
+    pub fn running(&self) -> usize {
+        *self.shared.running.borrow()
+    }
+
+    /// Returns when no bind is under way: for a shutdown that leaves nothing half done. Accept no new ones first.
+    pub async fn drained(&self) {
+        // The sender lives in self: this cannot fail while we wait.
+        let _ = self.shared.running.subscribe().wait_for(|n| *n == 0).await;
+    }
+}
+
+fn plan(
+    snapshot: &Snapshot,
+    selectors: &Selectors,
+    rules: &Rules,
+    pod: &Pod,
+    node: &Name,
+) -> Result<Vec<ClaimPlacement>, Refusal> {
+    let context = Context {
+        snapshot,
+        selectors,
+        rules,
+    };
+    let demand = Demand::of(context, pod)?;
+    if demand.is_empty() {
+        return Ok(vec![]);
+    }
+    let Some(entry) = snapshot.node_named(node) else {
+        return Err(Refusal::new(Reason::UnknownNode, "the node is not known (yet)"));
+    };
+    placement::place(context, &demand, entry).map(|p| p.claims)
+}
+
+async fn run(
+    shared: Arc<Shared>,
+    rules: Arc<Rules>,
+    request: BindRequest,
+    deadline: Instant,
+) -> Result<BindOutcome, BindError> {
+    let _running = Running::new(shared.clone());
+    let busy_at = deadline.checked_sub(BUSY_EARLIER).unwrap_or(deadline);
+    let ticket = shared.flights.enter(&request.uid);
+    let Ok((_turn, waited)) = timeout_at(busy_at, ticket.turn()).await else {
+        return Err(BindError::new(
+            BindFailure::Busy,
+            "an earlier bind of this pod is still under way; trying again later will tell its result",
+        ));
+    };
+    let result = Attempt::new(&shared, &rules, &request, deadline).run(waited).await;
+    match &result {
+        Ok(outcome) => tracing::info!(outcome = outcome.as_str(), "bound"),
+        Err(e) => tracing::warn!(kind = e.kind.as_str(), error = %e.message, "not bound"),
+    }
+    result
+}
+
+/// Counts a bind for as long as it lives.
+struct Running(Arc<Shared>);
+
+impl Running {
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.running.send_modify(|n| *n += 1);
+        Self(shared)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.send_modify(|n| *n -= 1);
+    }
+}

@@ -1,0 +1,213 @@
+//! The stories that have a known answer.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::world::{Fault, Step, Trouble};
+use super::*;
+use crate::binding::BindFailure;
+
+fn quick(troubles: &[Trouble]) -> Setup {
+    Setup::new(troubles, Duration::from_millis(5), Duration::from_millis(3))
+}
+
+fn always(step: Step, fault: Fault) -> Trouble {
+    Trouble {
+        step,
+        fault,
+        times: u32::MAX,
+    }
+}
+
+fn kind(result: &Result<BindOutcome, BindError>) -> Option<BindFailure> {
+    result.as_ref().err().map(|e| e.kind)
+}
+
+#[tokio::test(start_paused = true)]
+async fn binds_and_says_so_again_and_refuses_another_node() {
+    let setup = quick(&[]);
+    let pod = setup.add_pod("a");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(setup.bind(&pod, "n1").await, Ok(BindOutcome::Bound));
+    assert_eq!(setup.world.state().devices().len(), 2);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(setup.bind(&pod, "n1").await, Ok(BindOutcome::Already));
+    assert_eq!(kind(&setup.bind(&pod, "n2").await), Some(BindFailure::BoundElsewhere));
+    assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn binds_of_one_pod_at_the_same_time_end_in_one_placement() {
+    let setup = quick(&[]);
+    let pod = setup.add_pod("a");
+    sleep(Duration::from_secs(1)).await;
+    let (one, same, other) = tokio::join!(setup.bind(&pod, "n1"), setup.bind(&pod, "n1"), setup.bind(&pod, "n2"));
+    assert_eq!((one, same), (Ok(BindOutcome::Bound), Ok(BindOutcome::Already)));
+    assert_eq!(kind(&other), Some(BindFailure::BoundElsewhere));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_hangs_up_does_not_stop_what_was_begun() {
+    for after in 0..20 {
+        let setup = quick(&[]);
+        let pod = setup.add_pod("a");
+        sleep(Duration::from_secs(1)).await;
+        let _ = timeout(Duration::from_millis(after), setup.bind(&pod, "n1")).await;
+        setup.binder.drained().await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(setup.node_of(&pod).as_deref(), Some("n1"), "hung up after {after} ms");
+        assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_api_is_answered_in_time_and_the_bind_goes_on() {
+    let setup = Setup::new(&[], Duration::ZERO, Duration::from_secs(3));
+    let pod = setup.add_pod("a");
+    sleep(Duration::from_secs(1)).await;
+    let start = tokio::time::Instant::now();
+    assert_eq!(kind(&setup.bind(&pod, "n1").await), Some(BindFailure::Unfinished));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert_eq!(setup.binder.running(), 1);
+    setup.binder.drained().await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(setup.node_of(&pod).as_deref(), Some("n1"));
+    assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+}
+
+/// The API never says what became of the write: what may be given is not given again.
+#[tokio::test(start_paused = true)]
+async fn devices_stay_reserved_as_long_as_the_write_is_unknown() {
+    for (write, read) in [
+        (
+            always(Step::Allocate, Fault::UnknownBefore),
+            always(Step::ReadClaim, Fault::UnknownBefore),
+        ),
+        (
+            always(Step::Allocate, Fault::UnknownAfter),
+            always(Step::ReadClaim, Fault::UnknownBefore),
+        ),
+        (
+            always(Step::Bind, Fault::UnknownBefore),
+            always(Step::ReadPod, Fault::UnknownBefore),
+        ),
+        (
+            always(Step::Bind, Fault::UnknownAfter),
+            always(Step::ReadPod, Fault::UnknownBefore),
+        ),
+    ] {
+        let setup = Setup::new(&[write, read], Duration::from_secs(3600), Duration::from_millis(3));
+        let pods = [setup.add_pod("a"), setup.add_pod("b")];
+        sleep(Duration::from_secs(3601)).await;
+        assert_eq!(kind(&setup.bind(&pods[0], "n1").await), Some(BindFailure::Unfinished));
+        assert_eq!(kind(&setup.bind(&pods[0], "n1").await), Some(BindFailure::Busy));
+        setup.binder.drained().await;
+        assert_eq!(setup.reserved.lock().expect("not poisoned").len(), 1);
+        assert_eq!(kind(&setup.bind(&pods[1], "n1").await), Some(BindFailure::Conflict));
+        assert_eq!(setup.world.state().given_twice, [""; 0]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_allocation_from_before_is_reserved_and_never_cleared() {
+    for (troubles, bound) in [
+        (vec![], true),
+        (vec![always(Step::Bind, Fault::Refused)], false),
+        (vec![always(Step::Reserve, Fault::Refused)], false),
+        (vec![always(Step::Reserve, Fault::ConflictBefore)], false),
+        (
+            vec![Trouble {
+                step: Step::Reserve,
+                fault: Fault::UnknownBefore,
+                times: 3,
+            }],
+            true,
+        ),
+        (
+            vec![Trouble {
+                step: Step::Reserve,
+                fault: Fault::UnknownAfter,
+                times: 3,
+            }],
+            true,
+        ),
+        (
+            vec![
+                Trouble {
+                    step: Step::Reserve,
+                    fault: Fault::UnknownAfter,
+                    times: 1,
+                },
+                always(Step::Bind, Fault::Refused),
+            ],
+            false,
+        ),
+    ] {
+        let setup = quick(&troubles);
+        let mut claim = new_claim(&"shared".into());
+        claim.allocation = Some(Arc::new(allocation("n1", "gpu-0")));
+        let other = consumer(&new_pod("other", &[]));
+        claim.reserved_for = vec![other.clone()];
+        setup.world.state().add_claim(claim.clone());
+        let fresh: Name = "a-1".into();
+        setup.world.state().add_claim(new_claim(&fresh));
+        let pod = new_pod("a", &["shared".into(), fresh.clone()]);
+        setup.world.state().add_pod(pod.clone());
+        sleep(Duration::from_secs(1)).await;
+        let result = setup.bind(&pod, "n1").await;
+        setup.binder.drained().await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(result.is_ok(), bound, "{troubles:?}: {result:?}");
+        let state = setup.world.state();
+        let shared = &state.claims[&claim.key];
+        assert_eq!(shared.allocation, claim.allocation, "{troubles:?}");
+        let expected = if bound {
+            vec![other, consumer(&pod)]
+        } else {
+            vec![other]
+        };
+        assert_eq!(shared.reserved_for, expected, "{troubles:?}");
+        let fresh = &state.claims[&NamespacedName::new("ns", fresh)];
+        assert_eq!(fresh.allocation.is_some(), bound, "{troubles:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_claims_is_just_bound() {
+    let setup = quick(&[]);
+    let pod = new_pod("plain", &[]);
+    // Not in the cache: only the API has it.
+    setup.world.state().pods.insert(pod.key.clone(), pod.clone());
+    assert_eq!(setup.bind(&pod, "n1").await, Ok(BindOutcome::Plain));
+    assert_eq!(setup.node_of(&pod).as_deref(), Some("n1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_cannot_be_bound_are_told_apart() {
+    let setup = quick(&[]);
+    let pod = setup.add_pod("a");
+    sleep(Duration::from_secs(1)).await;
+    let replaced = Pod {
+        uid: "older".into(),
+        ..pod.clone()
+    };
+    assert_eq!(kind(&setup.bind(&replaced, "n1").await), Some(BindFailure::PodGone));
+    let unknown = new_pod("nobody", &[]);
+    assert_eq!(kind(&setup.bind(&unknown, "n1").await), Some(BindFailure::PodGone));
+    let deleting = Pod {
+        deleting: true,
+        ..new_pod("old", &[])
+    };
+    setup.world.state().add_pod(deleting.clone());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(kind(&setup.bind(&deleting, "n1").await), Some(BindFailure::PodGone));
+    let early = new_pod("early", &["not-there-yet".into()]);
+    setup.world.state().add_pod(early.clone());
+    sleep(Duration::from_secs(1)).await;
+    let refused = kind(&setup.bind(&early, "n1").await);
+    assert_eq!(refused, Some(BindFailure::Refused(Reason::ClaimMissing)));
+    assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+}

@@ -1,0 +1,239 @@
+//! Certificates: makes a small authority and the pairs it signs (ECDSA P-256), and reads what certificates say.
+//! Knows nothing of files or of where a pair is used.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// Ten years: the authority outlives the pairs it signs many times over, and replacing it means a new caBundle.
+const AUTHORITY_DAYS: u32 = 3650;
+/// Certificates are valid from an hour ago: clocks in a cluster differ.
+const BACKDATED: Duration = Duration::from_secs(3600);
+
+/// A certificate (chain) and its key, PEM.
+#[derive(Clone)]
+pub struct Pair {
+    pub cert: String,
+    pub key: String,
+}
+
+/// Never shows the key.
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pair").field("cert", &self.cert).finish_non_exhaustive()
+    }
+}
+
+/// A certificate authority that can sign.
+pub struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pair: Pair,
+    not_after: i64,
+}
+
+impl Authority {
+    pub fn new() -> anyhow::Result<Self> {
+        let key = KeyPair::generate().context("cannot make a key")?;
+        // The name carries some of the key: two authorities of ours in one trust bundle are told apart by it.
+        let id: String = key
+            .public_key_raw()
+            .iter()
+            .rev()
+            .take(4)
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(&format!("wattlane CA {id}"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        validity(&mut params, AUTHORITY_DAYS, i64::MAX)?;
+        let cert = params.self_signed(&key).context("cannot sign the CA certificate")?;
+        Self::read(&Pair {
+            cert: cert.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+
+    /// # Errors
+    /// Not PEM, not a CA, expired, or the key is not this certificate's.
+    pub fn read(pair: &Pair) -> anyhow::Result<Self> {
+        let facts = Facts::of_pem(pair.cert.as_bytes())?;
+        if !facts.is_ca {
+            bail!("this certificate is not one of a CA");
+        }
+        if facts.not_after <= now() {
+            bail!("the CA certificate has expired; make a new one with --new-ca");
+        }
+        let key = KeyPair::from_pem(&pair.key).context("cannot read the CA key")?;
+        if facts.public_key != key.public_key_raw() {
+            bail!("the CA key is not the key of the CA certificate");
+        }
+        Ok(Self {
+            issuer: Issuer::from_ca_cert_pem(&pair.cert, key).context("cannot read the CA certificate")?,
+            pair: pair.clone(),
+            not_after: facts.not_after,
+        })
+    }
+
+    pub fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    /// A serving pair for DNS names and IP addresses; valid `days`, but never longer than the authority itself.
+    pub fn serving(&self, names: &[String], days: u32) -> anyhow::Result<Pair> {
+        let first = names.first().context("a serving certificate needs at least one name")?;
+        self.leaf(names, first, ExtendedKeyUsagePurpose::ServerAuth, days)
+    }
+
+    /// A client pair; `name` is both its common name and its DNS name.
+    pub fn client(&self, name: &str, days: u32) -> anyhow::Result<Pair> {
+        self.leaf(&[name.to_owned()], name, ExtendedKeyUsagePurpose::ClientAuth, days)
+    }
+
+    fn leaf(&self, names: &[String], common: &str, usage: ExtendedKeyUsagePurpose, days: u32) -> anyhow::Result<Pair> {
+        let key = KeyPair::generate().context("cannot make a key")?;
+        let mut params =
+            CertificateParams::new(names).with_context(|| format!("not a name a certificate can carry: {names:?}"))?;
+        params.distinguished_name = common_name(common);
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![usage];
+        validity(&mut params, days, self.not_after)?;
+        let cert = params.signed_by(&key, &self.issuer).context("cannot sign")?;
+        Ok(Pair {
+            cert: cert.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}
+
+/// A pair that lives as long as the process, and the certificate of the authority to trust for it.
+pub struct Ephemeral {
+    pub pair: Pair,
+    pub ca_cert: String,
+    /// Signs client pairs, for tests and for the service talking to itself.
+    pub authority: Authority,
+}
+
+/// # Errors
+/// Names a certificate cannot carry; no randomness.
+pub fn ephemeral(names: &[String]) -> anyhow::Result<Ephemeral> {
+    let authority = Authority::new()?;
+    Ok(Ephemeral {
+        pair: authority.serving(names, 365)?,
+        ca_cert: authority.pair.cert.clone(),
+        authority,
+    })
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut dn = DistinguishedName::new();
+    // 64 characters are the limit of a common name (X.520); what counts are the subjectAltNames.
+    dn.push(DnType::CommonName, name.chars().take(64).collect::<String>());
+    dn
+}
+
+fn validity(params: &mut CertificateParams, days: u32, at_most: i64) -> anyhow::Result<()> {
+    if !(1..=36_500).contains(&days) {
+        bail!("{days} days: a certificate is valid for 1 to 36500 days");
+    }
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let seconds = |at: i64| Duration::from_secs(u64::try_from(at).unwrap_or(0));
+    let start = now();
+    let end = (start + i64::from(days) * 86_400).min(at_most);
+    params.not_before = epoch + seconds(start).saturating_sub(BACKDATED);
+    params.not_after = epoch + seconds(end);
+    Ok(())
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// What a certificate says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Seconds since the epoch.
+    pub not_after: i64,
+    /// Common name first (where there is one), then the DNS names.
+    pub names: Vec<String>,
+    pub is_ca: bool,
+    /// The bits of the public key.
+    pub public_key: Vec<u8>,
+}
+
+impl Facts {
+    /// Of the first certificate in a PEM text.
+    pub fn of_pem(pem: &[u8]) -> anyhow::Result<Self> {
+        Self::of(&CertificateDer::from_pem_slice(pem).context("no certificate in this PEM text")?)
+    }
+
+    pub fn of(der: &CertificateDer<'_>) -> anyhow::Result<Self> {
+        let (_, cert) = x509_parser::parse_x509_certificate(der).context("not an X.509 certificate")?;
+        let common = cert.subject().iter_common_name().filter_map(|n| n.as_str().ok());
+        let alternative = cert.subject_alternative_name().ok().flatten();
+        let dns = alternative.iter().flat_map(|san| &san.value.general_names);
+        let dns = dns.filter_map(|name| match name {
+            x509_parser::extensions::GeneralName::DNSName(name) => Some(*name),
+            _ => None,
+        });
+        Ok(Self {
+            not_after: cert.validity().not_after.timestamp(),
+            names: common.chain(dns).map(str::to_owned).collect(),
+            is_ca: cert.is_ca(),
+            public_key: cert.public_key().subject_public_key.data.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leafs_say_what_they_were_made_for() {
+        let authority = Authority::new().expect("a CA");
+        let names = ["wattlane.wattlane-system.svc".to_owned(), "127.0.0.1".to_owned()];
+        let facts = Facts::of_pem(authority.serving(&names, 10).expect("signs").cert.as_bytes()).expect("reads");
+        assert_eq!(
+            facts.names,
+            [names[0].as_str(), names[0].as_str()],
+            "CN, then DNS names, no IPs"
+        );
+        assert!(!facts.is_ca);
+        assert!((facts.not_after - now() - 10 * 86_400).abs() < 60);
+    }
+
+    #[test]
+    fn an_authority_reads_back_and_outlives_its_leafs() {
+        let first = Authority::new().expect("a CA");
+        let again = Authority::read(first.pair()).expect("reads back");
+        let leaf = again.client("kube-scheduler", 36_500).expect("signs");
+        let facts = Facts::of_pem(leaf.cert.as_bytes()).expect("reads");
+        assert_eq!(facts.not_after, first.not_after);
+
+        let other = Authority::new().expect("a CA");
+        let mixed = Pair {
+            cert: first.pair().cert.clone(),
+            key: other.pair().key.clone(),
+        };
+        assert!(Authority::read(&mixed).is_err());
+        assert!(Authority::read(&leaf).is_err(), "a leaf is no authority");
+        assert!(!format!("{leaf:?}").contains("PRIVATE"));
+    }
+
+    #[test]
+    fn impossible_wishes_are_refused() {
+        let authority = Authority::new().expect("a CA");
+        assert!(authority.serving(&[], 10).is_err());
+        assert!(authority.serving(&["a".into()], 0).is_err());
+        assert!(authority.serving(&["ünicode".into()], 10).is_err());
+    }
+}

@@ -1,0 +1,267 @@
+//! `wattlane explain`: what each node says to one pod, and what it would get there. Writes nothing to a cluster.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{ClusterArg, Output, load_policy, standin, table};
+use crate::admission::{Decision, Request};
+use crate::app::Core;
+use crate::cluster::embedded::Embedded;
+use crate::model::{DeviceResult, NamespacedName, Pod, Refusal};
+use crate::placement::{self, Context, Demand, Placement};
+use crate::snapshot::{NodeEntry, Snapshot};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The pod, as NAMESPACE/NAME.
+    #[arg(long, value_name = "NS/NAME")]
+    pod: String,
+    #[command(flatten)]
+    cluster: ClusterArg,
+    /// Placement policy (YAML).
+    #[arg(long)]
+    policy: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (namespace, name) = args.pod.split_once('/').context("--pod takes NAMESPACE/NAME")?;
+    let key = NamespacedName::new(namespace, name);
+    let policy = load_policy(args.policy.as_deref())?;
+    let (core, raw) = match args.cluster.files() {
+        Some(files) => {
+            let embedded = Embedded::load(&files)?;
+            super::say_assumptions(&embedded);
+            let embedded = Arc::new(embedded);
+            let core = Core::start(embedded.clone(), policy).await?;
+            let refused = create(&core, &embedded, &key).await?;
+            if let Some(message) = refused {
+                return Report {
+                    pod: args.pod.clone(),
+                    error: Some(message),
+                    nodes: vec![],
+                }
+                .print(args.output);
+            }
+            (core, embedded.pod_json(namespace, name))
+        }
+        None => (
+            Core::start(Arc::new(args.cluster.connect().await?), policy).await?,
+            None,
+        ),
+    };
+    core.index.flush().await?;
+    let pod = core
+        .cluster
+        .pod(&key)
+        .await?
+        .with_context(|| format!("there is no pod {key}"))?;
+    report(&core, &args.pod, &pod, raw.as_ref()).print(args.output)
+}
+
+/// Sends the pod, where it is one that waits to be created, through admission and creates it in memory.
+/// Some: admission's refusal.
+async fn create(core: &Core, embedded: &Embedded, key: &NamespacedName) -> anyhow::Result<Option<String>> {
+    let is_it = |p: &Value| {
+        p["metadata"]["namespace"].as_str() == Some(&key.namespace) && p["metadata"]["name"].as_str() == Some(&key.name)
+    };
+    let Some(mut pod) = embedded.pending().into_iter().find(is_it) else {
+        return Ok(None);
+    };
+    let request = Request {
+        namespace: &key.namespace,
+        operation: "CREATE",
+        object: &pod,
+    };
+    match core.admitter.admit(&request, false).await {
+        Decision::LeaveAlone { .. } => {}
+        Decision::Refuse(refused) => return Ok(Some(refused.message)),
+        Decision::Patch { ops, warnings, .. } => {
+            json_patch::patch(&mut pod, &ops).context("admission's patch does not apply")?;
+            warnings.iter().for_each(|w| super::note(w));
+        }
+    }
+    embedded
+        .create_pod(pod)
+        .await
+        .map_err(|e| anyhow::anyhow!("creating {key} in memory: {e}"))?;
+    Ok(None)
+}
+
+fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
+    let snapshot = core.reader.load();
+    let rules = core.rules();
+    let context = Context {
+        snapshot: &snapshot,
+        selectors: &core.selectors,
+        rules: &rules,
+    };
+    let demand = Demand::of(context, pod);
+    let mut entries: Vec<&Arc<NodeEntry>> = snapshot.nodes().map(|(_, entry)| entry).collect();
+    entries.sort_by(|a, b| a.node.name.cmp(&b.node.name));
+
+    let answer = |entry: &NodeEntry| -> Result<Placement, String> {
+        if let Some(why) = raw.and_then(|raw| standin::refuses(raw, &entry.node)) {
+            return Err(why.to_owned());
+        }
+        let demand = demand.as_ref().map_err(Refusal::to_string)?;
+        placement::check(context, demand, entry).map_err(|r| r.to_string())?;
+        placement::place(context, demand, entry).map_err(|r| r.to_string())
+    };
+    let answers: Vec<_> = entries.iter().map(|e| answer(e)).collect();
+    let fitting: Vec<&Arc<NodeEntry>> = entries
+        .iter()
+        .zip(&answers)
+        .filter(|(_, a)| a.is_ok())
+        .map(|(e, _)| *e)
+        .collect();
+    let scores = demand
+        .as_ref()
+        .map(|d| placement::scores(context, d, &fitting))
+        .unwrap_or_default();
+    let scores: BTreeMap<&str, u8> = fitting.iter().map(|e| &*e.node.name).zip(scores).collect();
+
+    let nodes = entries.iter().zip(&answers).map(|(entry, answer)| {
+        let node = entry.node.name.to_string();
+        match answer {
+            Ok(placement) => Answer {
+                score: scores.get(&*node).copied(),
+                node,
+                fits: true,
+                reason: None,
+                link_cost: Some(placement.cost.links),
+                watts: Some(placement.watts),
+                class: placement.class.as_ref().map(ToString::to_string),
+                allocations: allocations(&snapshot, placement),
+            },
+            Err(reason) => Answer {
+                node,
+                reason: Some(reason.clone()),
+                ..Answer::default()
+            },
+        }
+    });
+    Report {
+        pod: name.to_owned(),
+        error: None,
+        nodes: nodes.collect(),
+    }
+}
+
+fn allocations(_snapshot: &Snapshot, placement: &Placement) -> BTreeMap<String, Vec<Given>> {
+    let given = |result: &DeviceResult| Given {
+        request: result.request.to_string(),
+        driver: result.id.driver.to_string(),
+        pool: result.id.pool.to_string(),
+        device: result.id.device.to_string(),
+        admin_access: result.admin_access.then_some(true),
+        share_id: result.share_id.as_ref().map(ToString::to_string),
+        consumed_capacity: result
+            .consumed_capacity
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect(),
+    };
+    placement
+        .claims
+        .iter()
+        .map(|c| {
+            (
+                c.claim.key.name.to_string(),
+                c.allocation.results.iter().map(given).collect(),
+            )
+        })
+        .collect()
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Given {
+    request: String,
+    driver: String,
+    pool: String,
+    device: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_access: Option<bool>,
+    #[serde(rename = "shareID", skip_serializing_if = "Option::is_none")]
+    share_id: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    consumed_capacity: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    node: String,
+    fits: bool,
+    reason: Option<String>,
+    /// 0 to 10, among the nodes that fit.
+    score: Option<u8>,
+    link_cost: Option<u32>,
+    watts: Option<u32>,
+    class: Option<String>,
+    allocations: BTreeMap<String, Vec<Given>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    pod: String,
+    /// Admission refused the pod: no node was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    nodes: Vec<Answer>,
+}
+
+impl Report {
+    /// 0 when some node fits, else 1.
+    fn print(&self, output: Output) -> anyhow::Result<ExitCode> {
+        let mut out = std::io::stdout().lock();
+        match output {
+            Output::Json => writeln!(out, "{}", serde_json::to_string(self)?)?,
+            Output::Table => out.write_all(self.text().as_bytes())?,
+        }
+        Ok(ExitCode::from(u8::from(!self.nodes.iter().any(|n| n.fits))))
+    }
+
+    fn text(&self) -> String {
+        if let Some(error) = &self.error {
+            return format!("{}: refused at admission: {error}\n", self.pod);
+        }
+        let mut rows = vec![["NODE", "FITS", "SCORE", "LINK COST", "WATTS", "ANSWER"].map(str::to_owned)];
+        let number = |n: Option<u32>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        for node in &self.nodes {
+            let answer = match &node.reason {
+                Some(reason) => reason.clone(),
+                None => {
+                    let devices: Vec<_> = node.allocations.values().flatten().map(|d| d.device.as_str()).collect();
+                    let class = node.class.as_deref().map(|c| format!(" ({c})")).unwrap_or_default();
+                    format!(
+                        "{}{class}",
+                        if devices.is_empty() {
+                            "no devices".to_owned()
+                        } else {
+                            devices.join(" ")
+                        }
+                    )
+                }
+            };
+            rows.push([
+                node.node.clone(),
+                if node.fits { "yes" } else { "no" }.to_owned(),
+                number(node.score.map(u32::from)),
+                number(node.link_cost),
+                number(node.watts),
+                answer,
+            ]);
+        }
+        format!("{}\n\n{}", self.pod, table(&rows))
+    }
+}

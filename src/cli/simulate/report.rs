@@ -1,0 +1,185 @@
+//! What `simulate` prints: one JSON document in the shape the command-line contract fixes, or a table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cli::{Output, table};
+use crate::model::DeviceId;
+use crate::snapshot::Snapshot;
+
+/// One device of a pod.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Placed {
+    pub(super) claim: String,
+    pub(super) request: String,
+    pub(super) driver: String,
+    pub(super) pool: String,
+    pub(super) device: String,
+    pub(super) class: Option<String>,
+    pub(super) watts: Option<u32>,
+}
+
+impl Placed {
+    /// The device with its class, without claim and request.
+    pub(super) fn device(snapshot: &Snapshot, id: &DeviceId) -> Self {
+        let found = snapshot
+            .pools
+            .iter()
+            .flatten()
+            .find(|p| p.pool.driver == id.driver && p.pool.name == id.pool);
+        let classified = found.and_then(|state| {
+            let position = *state.pool.by_name.get(&id.device)?;
+            Some(state.pool.devices.get(position as usize)?.classified.clone())
+        });
+        Self {
+            driver: id.driver.to_string(),
+            pool: id.pool.to_string(),
+            device: id.device.to_string(),
+            class: classified
+                .as_ref()
+                .and_then(|c| c.class.as_ref())
+                .map(ToString::to_string),
+            watts: classified.and_then(|c| c.watts),
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Row {
+    namespace: String,
+    name: String,
+    pub(super) node: Option<String>,
+    pub(super) scheduler_name: String,
+    /// The one class of its devices; null: none, or several.
+    class: Option<String>,
+    pub(super) devices: Vec<Placed>,
+    pub(super) link_cost: u32,
+    watts: u32,
+    /// Node to reason, for each node that said no.
+    pub(super) refused: BTreeMap<String, String>,
+    pub(super) error: Option<String>,
+    /// What list order would have given it, had it placed the pods before it too; and where.
+    pub(super) list_order: Vec<Placed>,
+    pub(super) list_order_node: Option<String>,
+}
+
+impl Row {
+    pub(super) fn of(manifest: &Value) -> Self {
+        let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default().to_owned();
+        Self {
+            namespace: text("namespace"),
+            name: text("name"),
+            ..Self::default()
+        }
+    }
+
+    fn classes(devices: &[Placed]) -> BTreeSet<&str> {
+        devices.iter().filter_map(|d| d.class.as_deref()).collect()
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    pods: usize,
+    placed: usize,
+    nodes: usize,
+    devices: usize,
+    devices_taken: usize,
+    /// Sum of the known watts of what was placed in this run.
+    watts: u32,
+    /// Pods whose devices are of several classes.
+    mixed_pods: usize,
+    /// Pods that list order would have given devices of several classes.
+    mixed_by_list_order: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pods: Vec<Row>,
+    summary: Summary,
+}
+
+impl Report {
+    pub(super) fn new(mut pods: Vec<Row>, snapshot: &Snapshot) -> Self {
+        for row in &mut pods {
+            row.watts = row.devices.iter().filter_map(|d| d.watts).sum();
+            let classes = Row::classes(&row.devices);
+            row.class = if classes.len() == 1 {
+                classes.first().map(ToString::to_string)
+            } else {
+                None
+            };
+        }
+        let mixed = |devices: fn(&Row) -> &[Placed]| pods.iter().filter(|r| Row::classes(devices(r)).len() > 1).count();
+        let summary = Summary {
+            placed: pods.iter().filter(|r| r.node.is_some()).count(),
+            nodes: snapshot.nodes().count(),
+            devices: snapshot.pools.iter().flatten().map(|p| p.pool.devices.len()).sum(),
+            devices_taken: snapshot.pools.iter().flatten().map(|p| p.taken.len()).sum(),
+            watts: pods.iter().map(|r| r.watts).sum(),
+            mixed_pods: mixed(|r| &r.devices),
+            mixed_by_list_order: mixed(|r| &r.list_order),
+            pods: pods.len(),
+        };
+        Self { pods, summary }
+    }
+
+    pub(super) fn all_placed(&self) -> bool {
+        self.summary.placed == self.summary.pods
+    }
+
+    pub(super) fn print(&self, output: Output) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        match output {
+            Output::Json => writeln!(out, "{}", serde_json::to_string(self)?)?,
+            Output::Table => out.write_all(self.text().as_bytes())?,
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let names = |devices: &[Placed]| match devices {
+            [] => "-".to_owned(),
+            some => some.iter().map(|d| d.device.as_str()).collect::<Vec<_>>().join(" "),
+        };
+        let mut rows = vec![["POD", "NODE", "DEVICES", "WATTS", "CLASS", "LIST ORDER"].map(str::to_owned)];
+        for row in &self.pods {
+            let node = row.list_order_node.as_ref().filter(|n| Some(*n) != row.node.as_ref());
+            let node = node.map(|n| format!("{n}: ")).unwrap_or_default();
+            let mixed = match Row::classes(&row.list_order).len() {
+                0 | 1 => String::new(),
+                classes => format!(" ({classes} classes mixed)"),
+            };
+            let list_order = format!("{node}{}{mixed}", names(&row.list_order));
+            rows.push([
+                format!("{}/{}", row.namespace, row.name),
+                row.node.clone().unwrap_or_else(|| "-".to_owned()),
+                names(&row.devices),
+                row.watts.to_string(),
+                row.class.clone().unwrap_or_else(|| "-".to_owned()),
+                list_order,
+            ]);
+        }
+        let mut text = table(&rows);
+        for row in self.pods.iter().filter(|r| r.node.is_none()) {
+            let error = row.error.as_deref().unwrap_or("not placed");
+            text += &format!("\n{}/{}: {error}\n", row.namespace, row.name);
+            for (node, why) in &row.refused {
+                text += &format!("  {node}: {why}\n");
+            }
+        }
+        let s = &self.summary;
+        text += &format!(
+            "\n{} of {} pods placed, {} of {} devices of {} nodes taken, {} W given in this run.\n\
+             Pods of mixed classes: {}; list order would have mixed {}.\n",
+            s.placed, s.pods, s.devices_taken, s.devices, s.nodes, s.watts, s.mixed_pods, s.mixed_by_list_order
+        );
+        text
+    }
+}

@@ -1,0 +1,258 @@
+//! One call to the API server: deadline, 429, and what the answer means for a writer. Knows no kinds.
+
+use std::time::Duration;
+
+use http::{Method, StatusCode, header};
+use http_body_util::{BodyExt, Limited};
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::cluster::WriteError;
+
+/// Largest answer read, in bytes. The API server itself takes no object above 3 MiB.
+const MAX_ANSWER: usize = 16 << 20;
+/// Wait after a 429 without Retry-After. API priority and fairness says 1 s.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
+/// JSON is YAML.
+pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
+
+#[derive(Clone)]
+pub(super) struct Api {
+    client: Client,
+    /// For one call, waits after 429 included.
+    deadline: Duration,
+}
+
+impl Api {
+    pub(super) fn new(client: Client, deadline: Duration) -> Self {
+        Self { client, deadline }
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<Value, WriteError> {
+        self.call(Method::GET, path, JSON, None).await
+    }
+
+    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<Value, WriteError> {
+        self.call(Method::PUT, path, JSON, Some(body)).await
+    }
+
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, WriteError> {
+        self.call(Method::POST, path, JSON, Some(body)).await
+    }
+
+    pub(super) async fn patch(&self, path: &str, content: &str, body: &Value) -> Result<Value, WriteError> {
+        self.call(Method::PATCH, path, content, Some(body)).await
+    }
+
+    async fn call(&self, method: Method, path: &str, content: &str, body: Option<&Value>) -> Result<Value, WriteError> {
+        let until = Instant::now() + self.deadline;
+        let bytes = body.map_or_else(Vec::new, |b| b.to_string().into_bytes());
+        loop {
+            let request = http::Request::builder()
+                .method(method.clone())
+                .uri(path)
+                .header(header::ACCEPT, JSON)
+                .header(header::CONTENT_TYPE, content)
+                .body(Body::from(bytes.clone()))
+                .map_err(|e| WriteError::Refused(format!("{method} {path}: {e}")))?;
+            let answer = timeout_at(until, self.once(request)).await;
+            let what = || format!("{method} {path}");
+            let (status, wait, answer) = match answer {
+                Err(_) => {
+                    let seconds = self.deadline.as_secs();
+                    return Err(WriteError::Unknown(format!("{}: no answer within {seconds} s", what())));
+                }
+                Ok(Err(e)) => return Err(WriteError::Unknown(format!("{}: {e}", what()))),
+                Ok(Ok(answer)) => answer,
+            };
+            if status == StatusCode::TOO_MANY_REQUESTS {
+                // Nothing was written: the API server turns these away before it looks at them.
+                let wait = wait.unwrap_or(DEFAULT_RETRY_AFTER);
+                if Instant::now() + wait < until {
+                    sleep(wait).await;
+                    continue;
+                }
+            }
+            return meaning(status, &answer).map_err(|e| prefixed(e, &what()));
+        }
+    }
+
+    async fn once(&self, request: http::Request<Body>) -> Result<(StatusCode, Option<Duration>, bytes::Bytes), String> {
+        let response = self.client.send(request).await.map_err(|e| chain(&e))?;
+        let status = response.status();
+        let wait = response
+            .headers()
+            .get(header::RETRY_AFTER)
+            .and_then(|v| v.to_str().ok()?.trim().parse().ok())
+            .map(Duration::from_secs);
+        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+        let body = body.map_err(|e| format!("the answer broke off: {e}"))?;
+        Ok((status, wait, body.to_bytes()))
+    }
+}
+
+/// What an answer says about the write.
+fn meaning(status: StatusCode, answer: &[u8]) -> Result<Value, WriteError> {
+    if status.is_success() {
+        // Written, but the caller must know what: it has to be read back.
+        return serde_json::from_slice(answer)
+            .map_err(|e| WriteError::Unknown(format!("the answer ({status}) is not JSON: {e}")));
+    }
+    let message = message(status, answer);
+    Err(match status {
+        StatusCode::CONFLICT => WriteError::Conflict(message),
+        StatusCode::NOT_FOUND => WriteError::NotFound(message),
+        // A time-out on the way says nothing about what the API server did.
+        StatusCode::REQUEST_TIMEOUT => WriteError::Unknown(message),
+        s if s.is_client_error() => WriteError::Refused(message),
+        _ => WriteError::Unknown(message),
+    })
+}
+
+/// The API's own message of a `Status` body, else the beginning of what came.
+fn message(status: StatusCode, answer: &[u8]) -> String {
+    let parsed: Option<Value> = serde_json::from_slice(answer).ok();
+    match parsed.as_ref().and_then(|v| v.get("message")?.as_str()) {
+        Some(text) if !text.is_empty() => text.to_owned(),
+        _ => {
+            let text: String = String::from_utf8_lossy(answer).chars().take(200).collect();
+            format!("{status} {}", text.trim()).trim_end().to_owned()
+        }
+    }
+}
+
+fn prefixed(error: WriteError, what: &str) -> WriteError {
+    let with = |m: String| format!("{what}: {m}");
+    match error {
+        WriteError::Conflict(m) => WriteError::Conflict(with(m)),
+        WriteError::NotFound(m) => WriteError::NotFound(with(m)),
+        WriteError::Refused(m) => WriteError::Refused(with(m)),
+        WriteError::Unknown(m) => WriteError::Unknown(with(m)),
+    }
+}
+
+/// An error with its causes: the outermost text of a client error is "client error (Connect)".
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    // Chains are short; the bound is against one that loops.
+    for _ in 0..8 {
+        let Some(cause) = next else { break };
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    /// A client whose server gives the listed answers in turn; `None` never answers.
+    fn api(answers: Vec<Option<(u16, Option<&'static str>, &'static str)>>) -> (Api, Arc<Mutex<usize>>) {
+        let calls = Arc::new(Mutex::new(0));
+        let counted = calls.clone();
+        let service = tower::service_fn(move |_request: http::Request<Body>| {
+            let at = {
+                let mut n = counted.lock().expect("not poisoned");
+                *n += 1;
+                *n - 1
+            };
+            let answer = answers.get(at).copied().unwrap_or(Some((500, None, "asked too often")));
+            async move {
+                let Some((status, retry, body)) = answer else {
+                    return std::future::pending::<Result<http::Response<Body>, Infallible>>().await;
+                };
+                let mut response = http::Response::builder().status(status);
+                if let Some(seconds) = retry {
+                    response = response.header(header::RETRY_AFTER, seconds);
+                }
+                Ok(response
+                    .body(Body::from(body.as_bytes().to_vec()))
+                    .expect("a legal response"))
+            }
+        });
+        (
+            Api::new(Client::new(service, "default"), Duration::from_secs(10)),
+            calls,
+        )
+    }
+
+    async fn put(
+        answers: Vec<Option<(u16, Option<&'static str>, &'static str)>>,
+    ) -> (Result<Value, WriteError>, usize) {
+        let (api, calls) = api(answers);
+        let result = api.put("/x", &Value::Null).await;
+        let calls = *calls.lock().expect("not poisoned");
+        (result, calls)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_status_means_one_thing() {
+        const SAID: &str = r#"{"kind":"Status","message":"said so"}"#;
+        let m = || "PUT /x: said so".to_owned();
+        for (status, expected) in [
+            (409, WriteError::Conflict(m())),
+            (404, WriteError::NotFound(m())),
+            (400, WriteError::Refused(m())),
+            (403, WriteError::Refused(m())),
+            (422, WriteError::Refused(m())),
+            (408, WriteError::Unknown(m())),
+            (500, WriteError::Unknown(m())),
+            (503, WriteError::Unknown(m())),
+            (504, WriteError::Unknown(m())),
+        ] {
+            assert_eq!(
+                put(vec![Some((status, None, SAID))]).await,
+                (Err(expected), 1),
+                "{status}"
+            );
+        }
+        assert_eq!(
+            put(vec![Some((201, None, r#"{"a":1}"#))]).await,
+            (Ok(serde_json::json!({"a": 1})), 1)
+        );
+        assert!(matches!(
+            put(vec![Some((200, None, "<html>"))]).await,
+            (Err(WriteError::Unknown(_)), 1)
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn too_many_requests_is_waited_out_as_long_as_the_server_says() {
+        let start = Instant::now();
+        let (result, calls) = put(vec![
+            Some((429, Some("3"), "")),
+            Some((429, None, "")),
+            Some((200, None, "{}")),
+        ])
+        .await;
+        assert_eq!((result, calls), (Ok(serde_json::json!({})), 3));
+        assert_eq!(start.elapsed().as_secs(), 4);
+
+        let (result, calls) = put(vec![Some((429, Some("60"), "later"))]).await;
+        assert!(
+            matches!(result, Err(WriteError::Refused(_))),
+            "nothing was written: {result:?}"
+        );
+        assert_eq!(calls, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_unknown_after_the_deadline() {
+        let start = Instant::now();
+        let (result, _) = put(vec![None]).await;
+        assert!(matches!(result, Err(WriteError::Unknown(_))), "{result:?}");
+        assert_eq!(start.elapsed().as_secs(), 10);
+    }
+}

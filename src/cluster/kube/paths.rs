@@ -1,0 +1,112 @@
+//! Where the API serves each kind, and the URL paths of single objects. Nothing here talks to anybody.
+
+use kube::core::ApiResource;
+
+use crate::cluster::WriteError;
+use crate::index::Kind;
+use crate::model::NamespacedName;
+
+/// Group, version and plural of a kind, written down instead of discovered: we read exactly these versions, and a
+/// cluster that does not serve one is told so by name.
+pub(super) fn resource(kind: Kind) -> ApiResource {
+    let (group, version, kind, plural) = match kind {
+        Kind::Node => ("", "v1", "Node", "nodes"),
+        Kind::Pod => ("", "v1", "Pod", "pods"),
+        Kind::Namespace => ("", "v1", "Namespace", "namespaces"),
+        Kind::Slice => ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices"),
+        Kind::Claim => ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"),
+        Kind::Template => (
+            "resource.k8s.io",
+            "v1",
+            "ResourceClaimTemplate",
+            "resourceclaimtemplates",
+        ),
+        Kind::Class => ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
+        Kind::RuntimeClass => ("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses"),
+    };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        },
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+pub(super) fn claim(key: &NamespacedName) -> Result<String, WriteError> {
+    object("/apis/resource.k8s.io/v1", "resourceclaims", key)
+}
+
+pub(super) fn template(key: &NamespacedName) -> Result<String, WriteError> {
+    object("/apis/resource.k8s.io/v1", "resourceclaimtemplates", key)
+}
+
+pub(super) fn pod(key: &NamespacedName) -> Result<String, WriteError> {
+    object("/api/v1", "pods", key)
+}
+
+fn object(api: &str, plural: &str, key: &NamespacedName) -> Result<String, WriteError> {
+    Ok(format!(
+        "{api}/namespaces/{}/{plural}/{}",
+        segment(&key.namespace)?,
+        segment(&key.name)?
+    ))
+}
+
+/// A name as a path segment. Names also arrive in requests of others, and a `/` or `?` in one would address something
+/// else: what cannot be the name of an object is refused here.
+fn segment(name: &str) -> Result<&str, WriteError> {
+    let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    if bytes.len() <= 253 && bytes.iter().copied().all(legal) && edge(bytes.first()) && edge(bytes.last()) {
+        Ok(name)
+    } else {
+        let shown: String = name.chars().take(80).collect();
+        Err(WriteError::Refused(format!(
+            "{shown:?} cannot be the name of an object"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_one_segment() {
+        let path = |ns: &str, name: &str| pod(&NamespacedName::new(ns, name));
+        assert_eq!(path("a", "b-1.c").as_deref(), Ok("/api/v1/namespaces/a/pods/b-1.c"));
+        for bad in [
+            "",
+            "x/binding",
+            "x?force=true",
+            "..",
+            "X",
+            "a b",
+            "-a",
+            "a.",
+            "%2e",
+            &"a".repeat(254),
+        ] {
+            assert!(matches!(path("a", bad), Err(WriteError::Refused(_))), "{bad}");
+            assert!(matches!(path(bad, "a"), Err(WriteError::Refused(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_kind_is_watched_where_the_api_serves_it() {
+        let of = |kind| {
+            let r = resource(kind);
+            format!("{} {} {}", r.api_version, r.plural, r.kind)
+        };
+        assert_eq!(of(Kind::Pod), "v1 pods Pod");
+        assert_eq!(of(Kind::Slice), "resource.k8s.io/v1 resourceslices ResourceSlice");
+        assert_eq!(of(Kind::RuntimeClass), "node.k8s.io/v1 runtimeclasses RuntimeClass");
+        assert!(Kind::ALL.iter().all(|k| resource(*k).kind == k.as_str()));
+    }
+}

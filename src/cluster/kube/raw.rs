@@ -1,0 +1,153 @@
+//! A watched object as plain JSON, with just enough metadata read for kube-runtime. Reading one never fails: a list
+//! is lost as a whole if one of its objects does not decode, so decoding is left to `convert`, one object at a time.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::core::{ApiResource, DynamicResourceScope};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use crate::index::Key;
+use crate::model::NamespacedName;
+
+#[derive(Clone, Debug)]
+pub(super) struct Raw {
+    meta: ObjectMeta,
+    doc: Map<String, Value>,
+}
+
+impl Raw {
+    pub(super) fn key(&self) -> Key {
+        let text = |t: &Option<String>| t.as_deref().unwrap_or("").to_owned();
+        NamespacedName::new(text(&self.meta.namespace), text(&self.meta.name))
+    }
+
+    /// The whole object. Items of a list have no apiVersion and kind of their own.
+    pub(super) fn into_doc(self) -> Value {
+        Value::Object(self.doc)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let doc = deserializer.deserialize_map(Fields { metadata: false })?;
+        let text = |key: &str| {
+            let value = doc.get("metadata")?.get(key)?.as_str()?;
+            Some(value.to_owned())
+        };
+        let meta = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Ok(Self { meta, doc })
+    }
+}
+
+/// Reads the members of an object, or of its metadata. managedFields, often half of an object, is skipped in the
+/// parser: it never becomes memory.
+#[derive(Clone, Copy)]
+struct Fields {
+    metadata: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for Fields {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_map(self).map(Value::Object)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a Kubernetes object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut out = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if self.metadata && key == "managedFields" {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = if !self.metadata && key == "metadata" {
+                map.next_value_seed(Self { metadata: true })?
+            } else {
+                map.next_value()?
+            };
+            out.insert(key, value);
+        }
+        Ok(out)
+    }
+}
+
+/// What kube needs to build URLs: all of it comes from the `ApiResource`.
+impl Resource for Raw {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(dt: &ApiResource) -> Cow<'_, str> {
+        dt.kind.as_str().into()
+    }
+
+    fn group(dt: &ApiResource) -> Cow<'_, str> {
+        dt.group.as_str().into()
+    }
+
+    fn version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.version.as_str().into()
+    }
+
+    fn api_version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.api_version.as_str().into()
+    }
+
+    fn plural(dt: &ApiResource) -> Cow<'_, str> {
+        dt.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn keeps_everything_but_managed_fields() {
+        let raw: Raw = serde_json::from_value(json!({
+            "metadata": {
+                "name": "n", "namespace": "ns", "resourceVersion": "5", "creationTimestamp": "no time at all",
+                "managedFields": [{"manager": "x"}],
+            },
+            "spec": {"managedFields": "of a spec stay"},
+        }))
+        .expect("any object will do");
+        assert_eq!(raw.key(), NamespacedName::new("ns", "n"));
+        assert_eq!(raw.meta().resource_version.as_deref(), Some("5"));
+        assert_eq!(
+            raw.into_doc(),
+            json!({
+                "metadata": {
+                    "name": "n", "namespace": "ns", "resourceVersion": "5", "creationTimestamp": "no time at all",
+                },
+                "spec": {"managedFields": "of a spec stay"},
+            })
+        );
+    }
+}

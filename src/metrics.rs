@@ -1,0 +1,472 @@
+//! Prometheus metrics and readiness. Owns its registry (no global one, so that tests and several services in a
+//! process do not meet), and hands out counters whose labels come from closed sets only. Decides nothing.
+
+mod readiness;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+use crate::index::Kind;
+use crate::model::Reason;
+
+pub use readiness::{Readiness, Unready};
+
+/// What a request is about. Closed set: metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Filter,
+    Prioritize,
+    Bind,
+    Preempt,
+    Mutate,
+    /// No route of ours.
+    Other,
+}
+
+impl Verb {
+    pub const ALL: [Self; 6] = [
+        Self::Filter,
+        Self::Prioritize,
+        Self::Bind,
+        Self::Preempt,
+        Self::Mutate,
+        Self::Other,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Filter => "filter",
+            Self::Prioritize => "prioritize",
+            Self::Bind => "bind",
+            Self::Preempt => "preempt",
+            Self::Mutate => "mutate",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// How a request ended. Closed set: metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Ok,
+    /// Filter left no node, bind or admission said no: an answer, but not the one hoped for.
+    Refused,
+    BadRequest,
+    Forbidden,
+    NotFound,
+    TooLarge,
+    /// The body did not arrive in time.
+    Timeout,
+    /// Turned away because too much is going on.
+    Shed,
+    /// The cluster has not been read yet.
+    NotReady,
+    NotBuilt,
+    Error,
+    Panic,
+    /// The caller went away before the answer.
+    Gone,
+}
+
+impl Outcome {
+    pub const ALL: [Self; 13] = [
+        Self::Ok,
+        Self::Refused,
+        Self::BadRequest,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::TooLarge,
+        Self::Timeout,
+        Self::Shed,
+        Self::NotReady,
+        Self::NotBuilt,
+        Self::Error,
+        Self::Panic,
+        Self::Gone,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Refused => "refused",
+            Self::BadRequest => "bad_request",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::TooLarge => "too_large",
+            Self::Timeout => "timeout",
+            Self::Shed => "shed",
+            Self::NotReady => "not_ready",
+            Self::NotBuilt => "not_built",
+            Self::Error => "error",
+            Self::Panic => "panic",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// What admission did with a review. Closed set: metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admitted {
+    Patched,
+    /// A pod, left as it is.
+    Unchanged,
+    Denied,
+    /// Not the creation of a pod.
+    Skipped,
+}
+
+impl Admitted {
+    pub const ALL: [Self; 4] = [Self::Patched, Self::Unchanged, Self::Denied, Self::Skipped];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Patched => "patched",
+            Self::Unchanged => "unchanged",
+            Self::Denied => "denied",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// How a bind ended. Closed set: metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Claims allocated and pod bound.
+    Bound,
+    /// It was bound there already.
+    Already,
+    /// Bound; there was no claim to allocate.
+    WithoutClaims,
+    /// Placement said no at the last moment.
+    Refused,
+    /// Somebody else changed an object, or took a device.
+    Conflict,
+    /// The API failed.
+    Error,
+}
+
+impl Bound {
+    pub const ALL: [Self; 6] = [
+        Self::Bound,
+        Self::Already,
+        Self::WithoutClaims,
+        Self::Refused,
+        Self::Conflict,
+        Self::Error,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bound => "bound",
+            Self::Already => "already",
+            Self::WithoutClaims => "without_claims",
+            Self::Refused => "refused",
+            Self::Conflict => "conflict",
+            Self::Error => "error",
+        }
+    }
+}
+
+type Sampler = Box<dyn Fn(&Metrics) + Send>;
+
+/// The metrics of one service.
+pub struct Metrics {
+    registry: Registry,
+    latency: Vec<Histogram>,
+    requests: IntCounterVec,
+    verdicts: IntCounterVec,
+    /// Verdicts that passed, which every filter adds to.
+    fits: IntCounter,
+    binds: IntCounterVec,
+    admissions: IntCounterVec,
+    pub snapshot_version: IntGauge,
+    /// Seconds since a watch last showed a sign of life, the stalest of them.
+    pub cache_age: prometheus::Gauge,
+    pub publications: IntCounter,
+    skips: IntCounterVec,
+    watch_restarts: IntCounterVec,
+    watch_undecodable: IntCounterVec,
+    watch_alive: IntGaugeVec,
+    pub reservations: IntGauge,
+    pub refused_pods: IntGauge,
+    pub pokes: IntCounter,
+    tls_reloads: IntCounterVec,
+    pub tls_not_after: IntGauge,
+    pub handshake_failures: IntCounter,
+    pub connections: IntGauge,
+    pub connections_total: IntCounter,
+    samplers: Mutex<Vec<Sampler>>,
+}
+
+/// 50 µs to 10 s: filter's goal is below a millisecond, bind waits for the API server.
+const BUCKETS: [f64; 17] = [
+    0.00005, 0.0001, 0.0002, 0.0004, 0.0008, 0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
+];
+
+impl Metrics {
+    /// # Errors
+    /// A name registered twice or ill-formed: a mistake in this file, which its test would show.
+    pub fn new() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let r = &registry;
+        let latency = HistogramVec::new(
+            HistogramOpts::new(
+                "wattlane_request_duration_seconds",
+                "Time from a request's head to its answer, body included, by verb.",
+            )
+            .buckets(BUCKETS.to_vec()),
+            &["verb"],
+        )?;
+        r.register(Box::new(latency.clone()))?;
+        let verdicts = counters(
+            r,
+            "wattlane_node_verdicts_total",
+            "What filter said of a node: fits, or the reason it does not.",
+            &["reason"],
+        )?;
+        let build = gauges(r, "wattlane_build_info", "1, with the version as label.", &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let metrics = Self {
+            latency: Verb::ALL
+                .iter()
+                .map(|v| latency.with_label_values(&[v.as_str()]))
+                .collect(),
+            requests: counters(
+                r,
+                "wattlane_requests_total",
+                "Requests by verb and how they ended.",
+                &["verb", "outcome"],
+            )?,
+            fits: verdicts.with_label_values(&["fits"]),
+            verdicts,
+            binds: counters(r, "wattlane_binds_total", "Binds by how they ended.", &["outcome"])?,
+            admissions: counters(
+                r,
+                "wattlane_admissions_total",
+                "Admission reviews by what was done.",
+                &["outcome"],
+            )?,
+            snapshot_version: gauge(
+                r,
+                "wattlane_snapshot_version",
+                "Version of the published snapshot; grows with every change.",
+            )?,
+            cache_age: registered(
+                r,
+                prometheus::Gauge::new(
+                    "wattlane_cache_age_seconds",
+                    "Seconds since the most silent watch showed a sign of life.",
+                )?,
+            )?,
+            publications: counter(r, "wattlane_publications_total", "Snapshots published.")?,
+            skips: counters(
+                r,
+                "wattlane_admission_skips_total",
+                "Pods that admission left alone, by why.",
+                &["reason"],
+            )?,
+            watch_restarts: counters(
+                r,
+                "wattlane_watch_restarts_total",
+                "Watches that broke and were started again.",
+                &["kind"],
+            )?,
+            watch_undecodable: counters(
+                r,
+                "wattlane_watch_undecodable_total",
+                "Watched objects that could not be read and were evicted.",
+                &["kind"],
+            )?,
+            watch_alive: gauges(
+                r,
+                "wattlane_watch_alive",
+                "1 once the kind has been listed whole, and while it is not stale.",
+                &["kind"],
+            )?,
+            reservations: gauge(
+                r,
+                "wattlane_reservations",
+                "Reservations held: taken before an API write, not confirmed by the watch yet.",
+            )?,
+            refused_pods: gauge(r, "wattlane_refused_pods", "Refused pods that wait to be poked.")?,
+            pokes: counter(
+                r,
+                "wattlane_pokes_total",
+                "Refused pods poked because they could fit now.",
+            )?,
+            tls_reloads: counters(
+                r,
+                "wattlane_tls_reloads_total",
+                "New certificate files, taken or refused.",
+                &["outcome"],
+            )?,
+            tls_not_after: gauge(
+                r,
+                "wattlane_tls_certificate_expiry_timestamp_seconds",
+                "When the serving certificate expires.",
+            )?,
+            handshake_failures: counter(
+                r,
+                "wattlane_tls_handshake_failures_total",
+                "TLS handshakes that failed or took too long.",
+            )?,
+            connections: gauge(r, "wattlane_connections", "Open connections.")?,
+            connections_total: counter(r, "wattlane_connections_total", "Connections accepted.")?,
+            samplers: Mutex::default(),
+            registry,
+        };
+        metrics.preset();
+        Ok(metrics)
+    }
+
+    /// Every series exists from the start: a rate over a counter that appears late misses its first step.
+    fn preset(&self) {
+        for verb in Verb::ALL {
+            for outcome in Outcome::ALL {
+                self.requests.with_label_values(&[verb.as_str(), outcome.as_str()]);
+            }
+        }
+        for reason in Reason::ALL {
+            self.verdicts.with_label_values(&[reason.as_str()]);
+        }
+        for bound in Bound::ALL {
+            self.binds.with_label_values(&[bound.as_str()]);
+        }
+        for admitted in Admitted::ALL {
+            self.admissions.with_label_values(&[admitted.as_str()]);
+        }
+        for kind in Kind::ALL {
+            self.watch_restarts.with_label_values(&[kind.as_str()]);
+            self.watch_undecodable.with_label_values(&[kind.as_str()]);
+            self.watch_alive.with_label_values(&[kind.as_str()]);
+        }
+        for outcome in ["taken", "refused"] {
+            self.tls_reloads.with_label_values(&[outcome]);
+        }
+    }
+
+    pub fn request(&self, verb: Verb, outcome: Outcome, took: Duration) {
+        if let Some(histogram) = self.latency.get(verb as usize) {
+            histogram.observe(took.as_secs_f64());
+        }
+        self.requests
+            .with_label_values(&[verb.as_str(), outcome.as_str()])
+            .inc();
+    }
+
+    /// Nodes one filter let pass.
+    pub fn nodes_fit(&self, count: usize) {
+        self.fits.inc_by(count as u64);
+    }
+
+    /// Nodes one filter refused for a reason.
+    pub fn nodes_refused(&self, reason: Reason, count: usize) {
+        self.verdicts.with_label_values(&[reason.as_str()]).inc_by(count as u64);
+    }
+
+    pub fn bind(&self, outcome: Bound) {
+        self.binds.with_label_values(&[outcome.as_str()]).inc();
+    }
+
+    pub fn admission(&self, outcome: Admitted) {
+        self.admissions.with_label_values(&[outcome.as_str()]).inc();
+    }
+
+    /// A pod that admission left alone; the reason is one of `admission::Skip`.
+    pub fn skipped(&self, reason: &'static str) {
+        self.skips.with_label_values(&[reason]).inc();
+    }
+
+    pub fn watch_restarted(&self, kind: Kind) {
+        self.watch_restarts.with_label_values(&[kind.as_str()]).inc();
+    }
+
+    pub fn watch_undecodable(&self, kind: Kind) {
+        self.watch_undecodable.with_label_values(&[kind.as_str()]).inc();
+    }
+
+    pub fn tls_reload(&self, taken: bool) {
+        let outcome = if taken { "taken" } else { "refused" };
+        self.tls_reloads.with_label_values(&[outcome]).inc();
+    }
+
+    /// Runs `sample` before every rendering: for values that are read rather than counted.
+    pub fn on_render(&self, sample: impl Fn(&Self) + Send + 'static) {
+        let mut samplers = self.samplers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        samplers.push(Box::new(sample));
+    }
+
+    /// Prometheus text format.
+    pub fn render(&self) -> String {
+        {
+            let samplers = self.samplers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            samplers.iter().for_each(|s| s(self));
+        }
+        // Writing numbers into a string does not fail; should it ever, an empty page says so loudest.
+        TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .unwrap_or_default()
+    }
+}
+
+fn registered<C: prometheus::core::Collector + Clone + 'static>(r: &Registry, collector: C) -> prometheus::Result<C> {
+    r.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}
+
+fn counter(r: &Registry, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+    registered(r, IntCounter::new(name, help)?)
+}
+
+fn counters(r: &Registry, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntCounterVec> {
+    registered(r, IntCounterVec::new(Opts::new(name, help), labels)?)
+}
+
+fn gauge(r: &Registry, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+    registered(r, IntGauge::new(name, help)?)
+}
+
+fn gauges(r: &Registry, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
+    registered(r, IntGaugeVec::new(Opts::new(name, help), labels)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_rendered() {
+        let metrics = Arc::new(Metrics::new().expect("registers"));
+        metrics.request(Verb::Mutate, Outcome::Shed, Duration::from_micros(70));
+        metrics.nodes_fit(3);
+        metrics.nodes_refused(Reason::NotEnoughFree, 4997);
+        metrics.on_render(|m| m.snapshot_version.set(42));
+        let page = metrics.render();
+        for line in [
+            r#"wattlane_requests_total{outcome="shed",verb="mutate"} 1"#,
+            r#"wattlane_requests_total{outcome="ok",verb="filter"} 0"#,
+            r#"wattlane_request_duration_seconds_bucket{verb="mutate",le="0.00005"} 0"#,
+            r#"wattlane_request_duration_seconds_bucket{verb="mutate",le="0.0001"} 1"#,
+            r#"wattlane_node_verdicts_total{reason="fits"} 3"#,
+            r#"wattlane_node_verdicts_total{reason="not_enough_free"} 4997"#,
+            "wattlane_snapshot_version 42",
+        ] {
+            assert!(page.lines().any(|l| l == line), "missing {line} in\n{page}");
+        }
+    }
+
+    /// `latency` is indexed by the verb's position.
+    #[test]
+    fn verbs_are_listed_in_order() {
+        for (at, verb) in Verb::ALL.into_iter().enumerate() {
+            assert_eq!(verb as usize, at);
+        }
+    }
+}

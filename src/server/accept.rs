@@ -1,0 +1,213 @@
+//! Connections: accepts them, shakes hands, serves HTTP/1.1 or HTTP/2 on them, and lets them finish at the end.
+//! What a request means is `route`'s business.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::route::Router;
+use super::{Limits, Service, Tls};
+use crate::metrics::{Metrics, Readiness};
+
+pub struct Server<S> {
+    pub service: Arc<S>,
+    pub tls: Arc<Tls>,
+    pub limits: Limits,
+    pub metrics: Arc<Metrics>,
+    pub readiness: Arc<Readiness>,
+}
+
+/// What every connection shares.
+struct Shared<S> {
+    router: Arc<Router<S>>,
+    tls: Arc<Tls>,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+    http1: auto::Builder<TokioExecutor>,
+    http2: auto::Builder<TokioExecutor>,
+}
+
+impl<S: Service> Server<S> {
+    /// Serves until `stop`, then drains: for `drain_delay` all goes on while /readyz says no, then nothing new
+    /// is accepted, and after `grace` what is left is cut off.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        let Self {
+            service,
+            tls,
+            limits,
+            metrics,
+            readiness,
+        } = self;
+        let permits = Arc::new(Semaphore::new(limits.connections));
+        let graceful = GracefulShutdown::new();
+        let mut connections = JoinSet::new();
+        let drain_delay = limits.drain_delay;
+        let grace = limits.grace;
+        let shared = Arc::new(Shared {
+            router: Arc::new(Router::new(service, &limits, metrics.clone())),
+            http1: http1(&limits),
+            http2: http2(&limits),
+            tls,
+            limits,
+            metrics,
+        });
+
+        let closing = async {
+            stop.cancelled().await;
+            readiness.stop();
+            tokio::time::sleep(drain_delay).await;
+        };
+        tokio::pin!(closing);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut closing => break,
+                accepted = accept(&listener, &permits) => accepted,
+                // Finished ones are taken out as they finish: the set does not grow with the time served.
+                Some(_) = connections.join_next() => continue,
+            };
+            match accepted {
+                Ok((stream, permit)) => {
+                    connections.spawn(connection(shared.clone(), stream, graceful.watcher(), permit));
+                }
+                // Out of file descriptors, most likely: the connections we have must end first.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(listener);
+        if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+            tracing::warn!(
+                connections = connections.len(),
+                "grace period over: connections cut off"
+            );
+        }
+        connections.shutdown().await;
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = permits.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, permit))
+}
+
+async fn connection<S: Service>(
+    shared: Arc<Shared<S>>,
+    stream: TcpStream,
+    watcher: Watcher,
+    _permit: OwnedSemaphorePermit,
+) {
+    let _open = Open::new(shared.metrics.clone());
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY");
+    }
+    let current = shared.tls.current();
+    let handshake = TlsAcceptor::from(current.config.clone()).accept(stream);
+    let stream = match tokio::time::timeout(shared.limits.handshake, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            shared.metrics.handshake_failures.inc();
+            tracing::debug!(%error, "TLS handshake failed");
+            return;
+        }
+        Err(_) => {
+            shared.metrics.handshake_failures.inc();
+            tracing::debug!("TLS handshake took too long");
+            return;
+        }
+    };
+    let (_, session) = stream.get_ref();
+    let client = Arc::new(shared.tls.client(&current, session.peer_certificates()));
+    // By ALPN, never by looking at the first bytes: waiting for them would have no deadline.
+    let http = match session.alpn_protocol() {
+        Some(b"h2") => &shared.http2,
+        _ => &shared.http1,
+    };
+
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = {
+        let (router, asked) = (shared.router.clone(), asked.clone());
+        service_fn(move |request| {
+            asked.store(true, Ordering::Relaxed);
+            let (router, client) = (router.clone(), client.clone());
+            async move { Ok::<_, Infallible>(router.handle(&client, request).await) }
+        })
+    };
+    let served = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
+    tokio::pin!(served);
+    let result = tokio::select! {
+        result = &mut served => result,
+        () = tokio::time::sleep(shared.limits.first_request) => {
+            if !asked.load(Ordering::Relaxed) {
+                tracing::debug!("no request came: connection closed");
+                return;
+            }
+            served.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(error, "connection ended");
+    }
+}
+
+fn http1(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        // The read buffer, which a head must fit in; bodies pass through it in pieces of this size.
+        .max_buf_size(limits.head_bytes.max(8 << 10));
+    builder.http1_only()
+}
+
+fn http2(limits: &Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        // A filter body for 5,000 nodes is a few hundred kilobytes: with the default windows it would stop for
+        // a round trip every 64 KiB.
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(16 << 20)
+        .max_frame_size(64 << 10)
+        .max_send_buf_size(1 << 20)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(10));
+    builder.http2_only()
+}
+
+/// Counts a connection while it is open.
+struct Open(Arc<Metrics>);
+
+impl Open {
+    fn new(metrics: Arc<Metrics>) -> Self {
+        metrics.connections.inc();
+        metrics.connections_total.inc();
+        Self(metrics)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.connections.dec();
+    }
+}

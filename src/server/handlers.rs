@@ -1,0 +1,258 @@
+//! The real decisions behind the routes: one snapshot a request, placement over it, the binder, the admitter.
+//! Knows no HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::{BindFailure, Failure, Service, Verdicts};
+use crate::admission::{self, Admitter, Decision};
+use crate::binding::{self, BindOutcome, BindRequest, Binder};
+use crate::convert;
+use crate::metrics::{Bound, Metrics, Readiness};
+use crate::model::{NamespacedName, Pod, Reason, Refusal};
+use crate::placement::{self, Context, Demand};
+use crate::policy::Policy;
+use crate::publish::{IndexHandle, Reader};
+use crate::selector::Selectors;
+use crate::snapshot::Snapshot;
+use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs};
+
+/// How long filter waits for a claim that the scheduler has seen and our watch has not. Refused, the pod would
+/// wait for the next event about it.
+const CATCH_UP: Duration = Duration::from_millis(500);
+
+pub struct Handlers {
+    pub reader: Reader,
+    pub index: IndexHandle,
+    pub selectors: Arc<Selectors>,
+    pub policy: Arc<ArcSwap<Policy>>,
+    pub binder: Binder,
+    pub admitter: Arc<Admitter>,
+    pub metrics: Arc<Metrics>,
+    pub readiness: Arc<Readiness>,
+}
+
+fn read_pod(raw: &RawValue) -> Result<Pod, Failure> {
+    let value: Value =
+        serde_json::from_str(raw.get()).map_err(|e| Failure::BadRequest(format!("the Pod is not JSON: {e}")))?;
+    convert::pod(&value).map_err(|e| Failure::BadRequest(format!("the Pod cannot be read: {e}")))
+}
+
+/// Some claim of the pod is not in the snapshot, or not named yet.
+fn lacks_claims(snapshot: &Snapshot, pod: &Pod) -> bool {
+    pod.claims
+        .iter()
+        .any(|entry| match (entry.claim_name(), &entry.generated) {
+            (Some(name), _) => !snapshot
+                .claims
+                .contains_key(&NamespacedName::new(pod.key.namespace.clone(), name.clone())),
+            // The controller said that no claim is needed.
+            (None, Some(None)) => false,
+            (None, _) => true,
+        })
+}
+
+impl Handlers {
+    fn ready(&self) -> Result<(), Failure> {
+        self.readiness
+            .listed()
+            .map_err(|missing| Failure::NotReady(format!("wattlane is starting: {missing}")))
+    }
+
+    /// The newest snapshot, a moment later if it lacks a claim of the pod.
+    async fn snapshot_for(&self, pod: &Pod) -> Arc<Snapshot> {
+        let snapshot = self.reader.load();
+        if !lacks_claims(&snapshot, pod) {
+            return snapshot;
+        }
+        drop(snapshot);
+        let there = self.reader.wait_until(CATCH_UP, |s| !lacks_claims(s, pod)).await;
+        there.unwrap_or_else(|| self.reader.load())
+    }
+}
+
+impl Service for Handlers {
+    async fn filter(&self, args: &ExtenderArgs<'_>) -> Result<Verdicts, Failure> {
+        self.ready()?;
+        let pod = Arc::new(read_pod(args.pod)?);
+        record(&pod);
+        let snapshot = self.snapshot_for(&pod).await;
+        let rules = self.policy.load().rules();
+        let context = Context {
+            snapshot: &snapshot,
+            selectors: &self.selectors,
+            rules: &rules,
+        };
+        let mut tally = Tally::default();
+        let verdicts: Verdicts = match Demand::of(context, &pod) {
+            Ok(demand) if demand.is_empty() => {
+                tally.fit = args.names.len();
+                vec![None; args.names.len()]
+            }
+            Ok(demand) => {
+                let unknown = Refusal::new(Reason::UnknownNode, "wattlane does not know this node (yet)");
+                let mut verdict = |name: &str| {
+                    let result = match snapshot.node_named(name) {
+                        Some(node) => placement::check(context, &demand, node),
+                        None => Err(unknown.clone()),
+                    };
+                    tally.count(&result);
+                    result.err().map(|refusal| refusal.message)
+                };
+                args.names.iter().map(|name| verdict(name.as_str())).collect()
+            }
+            Err(refusal) => {
+                tally.refused[refusal.reason as usize] = args.names.len();
+                vec![Some(refusal.message); args.names.len()]
+            }
+        };
+        tally.report(&self.metrics);
+        if tally.fit == 0 && !args.names.is_empty() {
+            self.index.refused(pod, snapshot.version);
+        }
+        Ok(verdicts)
+    }
+
+    async fn prioritize(&self, args: &ExtenderArgs<'_>) -> Result<Vec<u8>, Failure> {
+        self.ready()?;
+        let pod = read_pod(args.pod)?;
+        record(&pod);
+        let snapshot = self.snapshot_for(&pod).await;
+        let rules = self.policy.load().rules();
+        let context = Context {
+            snapshot: &snapshot,
+            selectors: &self.selectors,
+            rules: &rules,
+        };
+        let mut scores = vec![0; args.names.len()];
+        // A refusal now, after filter said yes: bind will say it again. Scores cannot.
+        let Ok(demand) = Demand::of(context, &pod) else {
+            return Ok(scores);
+        };
+        if demand.is_empty() {
+            return Ok(scores);
+        }
+        let known: Vec<_> = args
+            .names
+            .iter()
+            .enumerate()
+            .filter_map(|(position, name)| Some((position, snapshot.node_named(name.as_str())?)))
+            .collect();
+        let nodes: Vec<_> = known.iter().map(|(_, node)| *node).collect();
+        for ((position, _), score) in known.iter().zip(placement::scores(context, &demand, &nodes)) {
+            scores[*position] = score;
+        }
+        Ok(scores)
+    }
+
+    async fn bind(&self, args: &BindArgs) -> Result<(), BindFailure> {
+        if let Err(missing) = self.readiness.listed() {
+            self.metrics.bind(Bound::Error);
+            let message = format!("wattlane is starting: {missing}");
+            return Err(BindFailure {
+                message,
+                refusal: false,
+            });
+        }
+        let rules = Arc::new(self.policy.load().rules());
+        let request = BindRequest {
+            pod: NamespacedName::new(args.namespace.as_str(), args.name.as_str()),
+            uid: args.uid.as_str().into(),
+            node: args.node.as_str().into(),
+        };
+        match self.binder.bind(rules, request).await {
+            Ok(outcome) => {
+                self.metrics.bind(match outcome {
+                    BindOutcome::Bound => Bound::Bound,
+                    BindOutcome::Plain => Bound::WithoutClaims,
+                    BindOutcome::Already => Bound::Already,
+                });
+                Ok(())
+            }
+            Err(error) => {
+                use binding::BindFailure as Kind;
+                let bound = match error.kind {
+                    Kind::Refused(_) | Kind::PodGone | Kind::BoundElsewhere => Bound::Refused,
+                    Kind::Conflict | Kind::Busy => Bound::Conflict,
+                    Kind::ApiRefused | Kind::Unknown | Kind::Unfinished | Kind::Internal => Bound::Error,
+                };
+                self.metrics.bind(bound);
+                Err(BindFailure {
+                    message: error.message.to_string(),
+                    refusal: bound != Bound::Error,
+                })
+            }
+        }
+    }
+
+    async fn admit(&self, request: AdmissionRequest) -> AdmissionAnswer {
+        let asked = admission::Request {
+            namespace: &request.namespace,
+            operation: "CREATE",
+            object: &request.object,
+        };
+        match self.admitter.admit(&asked, request.dry_run).await {
+            Decision::LeaveAlone { reason, warnings } => {
+                self.metrics.skipped(reason.as_str());
+                AdmissionAnswer {
+                    warnings,
+                    ..AdmissionAnswer::allow()
+                }
+            }
+            Decision::Patch { ops, warnings, .. } => AdmissionAnswer {
+                patch: Some(ops),
+                warnings,
+                ..AdmissionAnswer::allow()
+            },
+            Decision::Refuse(refused) => AdmissionAnswer::deny(refused.code, refused.message),
+        }
+    }
+}
+
+fn record(pod: &Pod) {
+    let span = tracing::Span::current();
+    span.record("pod", tracing::field::display(&pod.key));
+    span.record("uid", &*pod.uid);
+}
+
+/// Verdicts of one request, counted once at its end: a counter per node and reason would be 5,000 look-ups.
+#[derive(Default)]
+struct Tally {
+    fit: usize,
+    refused: [usize; Reason::ALL.len()],
+}
+
+impl Tally {
+    fn count(&mut self, result: &Result<(), Refusal>) {
+        match result {
+            Ok(()) => self.fit += 1,
+            Err(refusal) => self.refused[refusal.reason as usize] += 1,
+        }
+    }
+
+    fn report(&self, metrics: &Metrics) {
+        metrics.nodes_fit(self.fit);
+        for (reason, count) in Reason::ALL
+            .into_iter()
+            .zip(self.refused)
+            .filter(|(_, count)| *count > 0)
+        {
+            metrics.nodes_refused(reason, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+
+    /// `Tally` indexes by discriminant.
+    #[test]
+    fn reasons_are_listed_in_the_order_of_their_discriminants() {
+        assert!(Reason::ALL.iter().enumerate().all(|(i, r)| *r as usize == i));
+    }
+}

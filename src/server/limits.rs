@@ -1,0 +1,59 @@
+//! What one caller may take of the server. Every wait and every buffer has a bound here.
+
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// From accept to the end of the TLS handshake.
+    pub handshake: Duration,
+    /// From the handshake to the first complete request head.
+    pub first_request: Duration,
+    /// For each later request head, waiting for it included (HTTP/1). Longer than the 90 s after which Go's
+    /// client gives up an idle connection: otherwise we would close one just as kube-scheduler writes to it.
+    pub idle: Duration,
+    /// From a request's head to the end of its body.
+    pub body: Duration,
+    /// Bytes of a head, HTTP/1 and HTTP/2.
+    pub head_bytes: usize,
+    /// Bytes of a body of filter and prioritize. Whole nodes (no nodeCacheCapable) need the room.
+    pub extender_bytes: usize,
+    pub bind_bytes: usize,
+    pub admission_bytes: usize,
+    /// Bytes of all bodies held at one time.
+    pub buffered_bytes: usize,
+    /// Open connections; more wait to be accepted.
+    pub connections: usize,
+    /// Requests in work of filter and prioritize together; more are turned away.
+    pub extender_requests: usize,
+    pub bind_requests: usize,
+    pub admission_requests: usize,
+    /// Streams of one HTTP/2 connection.
+    pub streams: u32,
+    /// After the signal to stop: how long connections are still accepted, while /readyz says no.
+    pub drain_delay: Duration,
+    /// After that: how long requests in flight have to finish.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            first_request: Duration::from_secs(15),
+            idle: Duration::from_secs(120),
+            body: Duration::from_secs(10),
+            head_bytes: 32 << 10,
+            extender_bytes: 64 << 20,
+            bind_bytes: 64 << 10,
+            admission_bytes: 8 << 20,
+            buffered_bytes: 256 << 20,
+            connections: 1024,
+            extender_requests: 64,
+            bind_requests: 256,
+            admission_requests: 256,
+            streams: 256,
+            drain_delay: Duration::ZERO,
+            grace: Duration::from_secs(25),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! TLS: the serving pair and the client CA as rustls wants them, re-read when their content changes.
+//!
+//! Content is polled and compared, not watched: the kubelet swaps a symlink, which file events miss. Owns no
+//! connection; each handshake takes the configuration that is current then.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwap;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio_util::sync::CancellationToken;
+
+use crate::certs::Facts;
+use crate::metrics::{Metrics, Readiness};
+
+/// A PEM text, or where to find it.
+#[derive(Clone)]
+pub enum Material {
+    File(PathBuf),
+    /// Never changes.
+    Text(String),
+}
+
+impl Material {
+    fn read(&self) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Self::File(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display())),
+            Self::Text(text) => Ok(text.clone().into_bytes()),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct TlsOptions {
+    /// Certificate chain, leaf first.
+    pub cert: Material,
+    pub key: Material,
+    /// Who may sign clients of the extender routes. None: every client may call them.
+    pub client_ca: Option<Material>,
+    /// Common or DNS names of which a client's certificate must carry one; empty: any.
+    pub client_names: Vec<String>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Contents {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+/// What a handshake needs.
+pub(super) struct Current {
+    pub(super) config: Arc<rustls::ServerConfig>,
+    /// Clients of the extender routes must have shown a certificate.
+    pub(super) demands_client: bool,
+    not_after: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reloaded {
+    Unchanged,
+    Taken,
+}
+
+pub struct Tls {
+    options: TlsOptions,
+    current: ArcSwap<Current>,
+    /// The newest content looked at, good or bad: a broken pair is spoken of once, not every ten seconds.
+    seen: Mutex<Contents>,
+}
+
+impl Tls {
+    /// # Errors
+    /// In words, with the file: missing, not PEM, key and certificate of different pairs.
+    pub fn load(options: TlsOptions) -> anyhow::Result<Self> {
+        let contents = read(&options)?;
+        Ok(Self {
+            current: ArcSwap::from_pointee(build(&contents)?),
+            seen: Mutex::new(contents),
+            options,
+        })
+    }
+
+    /// Looks at the files again. After an error the old configuration stays in use.
+    pub fn reload(&self) -> anyhow::Result<Reloaded> {
+        let contents = read(&self.options)?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if *seen == contents {
+            return Ok(Reloaded::Unchanged);
+        }
+        let built = build(&contents);
+        *seen = contents;
+        self.current.store(Arc::new(built?));
+        Ok(Reloaded::Taken)
+    }
+
+    /// When the serving certificate in use expires, in seconds since the epoch.
+    pub fn not_after(&self) -> i64 {
+        self.current.load().not_after
+    }
+
+    /// Reloads for ever, every so often, and tells readiness and metrics.
+    pub async fn watch(
+        self: Arc<Self>,
+        every: Duration,
+        metrics: Arc<Metrics>,
+        readiness: Arc<Readiness>,
+        stop: CancellationToken,
+    ) {
+        readiness.certificate_expires(self.not_after());
+        let mut unreadable = false;
+        while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+            let tls = self.clone();
+            let result = match tokio::task::spawn_blocking(move || tls.reload()).await {
+                Ok(result) => result,
+                Err(e) => Err(anyhow::Error::new(e).context("reading certificates")),
+            };
+            match result {
+                Ok(Reloaded::Unchanged) => unreadable = false,
+                Ok(Reloaded::Taken) => {
+                    unreadable = false;
+                    metrics.tls_reload(true);
+                    readiness.certificate_expires(self.not_after());
+                    tracing::info!(not_after = self.not_after(), "new TLS certificate in use");
+                }
+                // A file that cannot be read is an error each time; it is said once.
+                Err(error) => {
+                    let again = std::mem::replace(&mut unreadable, true);
+                    if !again {
+                        metrics.tls_reload(false);
+                        tracing::warn!(
+                            error = format!("{error:#}"),
+                            "TLS files not usable; the old ones stay in use"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn current(&self) -> Arc<Current> {
+        self.current.load_full()
+    }
+
+    /// What the certificate of a connection's client allows.
+    pub(super) fn client(&self, current: &Current, certificates: Option<&[CertificateDer<'_>]>) -> Client {
+        if !current.demands_client {
+            return Client::Anyone;
+        }
+        let Some(leaf) = certificates.and_then(<[_]>::first) else {
+            return Client::Missing;
+        };
+        if self.options.client_names.is_empty() {
+            return Client::Known;
+        }
+        let names = Facts::of(leaf).map(|f| f.names).unwrap_or_default();
+        if names.iter().any(|n| self.options.client_names.contains(n)) {
+            Client::Known
+        } else {
+            Client::Stranger(names.into_iter().next().unwrap_or_default())
+        }
+    }
+}
+
+/// Who is at the other end of a connection, as far as the extender routes ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Client {
+    /// No client CA is configured.
+    Anyone,
+    /// A certificate of the client CA, with a name that may call us.
+    Known,
+    Missing,
+    /// A certificate of the client CA, but of someone else.
+    Stranger(String),
+}
+
+fn read(options: &TlsOptions) -> anyhow::Result<Contents> {
+    Ok(Contents {
+        cert: options.cert.read()?,
+        key: options.key.read()?,
+        client_ca: options.client_ca.as_ref().map(Material::read).transpose()?,
+    })
+}
+
+fn build(contents: &Contents) -> anyhow::Result<Current> {
+    let chain = certificates(&contents.cert).context("serving certificate")?;
+    let leaf = chain.first().context("serving certificate: no certificate in it")?;
+    let not_after = Facts::of(leaf).context("serving certificate")?.not_after;
+    let key = PrivateKeyDer::from_pem_slice(&contents.key).context("serving key: no private key in it")?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .context("TLS versions")?;
+    let builder = match &contents.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(pem) => {
+            let mut roots = RootCertStore::empty();
+            for cert in certificates(pem).context("client CA")? {
+                roots.add(cert).context("client CA")?;
+            }
+            // Anonymous clients may shake hands: kube-apiserver has no certificate for its webhooks. The
+            // extender routes look at who it was.
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .allow_unauthenticated()
+                .build()
+                .context("client CA")?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .context("serving certificate and key do not belong together, or cannot be used")?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Current {
+        config: Arc::new(config),
+        demands_client: contents.client_ca.is_some(),
+        not_after,
+    })
+}
+
+fn certificates(pem: &[u8]) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .context("not PEM")?;
+    if certificates.is_empty() {
+        bail!("no certificate in it");
+    }
+    Ok(certificates)
+}

@@ -1,0 +1,131 @@
+//! The meaning of each path: decode the body, ask the service, encode the answer, say how it ended.
+
+use http::StatusCode;
+
+use super::{Failure, Service};
+use crate::metrics::{Admitted, Metrics, Outcome};
+use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, WireError, extender};
+
+/// An answer in the protocol of its path, or one line of words.
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    pub(super) outcome: Outcome,
+    pub(super) body: Vec<u8>,
+}
+
+fn answered(outcome: Outcome, body: Vec<u8>) -> Answered {
+    Answered {
+        status: StatusCode::OK,
+        outcome,
+        body,
+    }
+}
+
+/// kube-scheduler reads only that the status is not 200 and tries the pod again with backoff; people read the words.
+fn failed(failure: Failure) -> Answered {
+    let (status, outcome, words) = match failure {
+        Failure::BadRequest(words) => (StatusCode::BAD_REQUEST, Outcome::BadRequest, words),
+        Failure::NotReady(words) => (StatusCode::SERVICE_UNAVAILABLE, Outcome::NotReady, words),
+        Failure::Error(words) => (StatusCode::INTERNAL_SERVER_ERROR, Outcome::Error, words),
+    };
+    tracing::warn!(status = status.as_u16(), why = words, "no answer");
+    Answered {
+        status,
+        outcome,
+        body: words.into_bytes(),
+    }
+}
+
+fn unreadable(error: WireError) -> Answered {
+    failed(Failure::BadRequest(error.0))
+}
+
+pub(super) async fn filter(service: &impl Service, body: &[u8]) -> Answered {
+    let args = match ExtenderArgs::parse(body) {
+        Ok(args) => args,
+        Err(e) => return unreadable(e),
+    };
+    match service.filter(&args).await {
+        Ok(verdicts) => {
+            let left = verdicts.iter().filter(|v| v.is_none()).count();
+            let outcome = if left == 0 && !args.names.is_empty() {
+                Outcome::Refused
+            } else {
+                Outcome::Ok
+            };
+            if outcome == Outcome::Refused {
+                let example = verdicts.iter().flatten().next().map(|w| &**w).unwrap_or_default();
+                tracing::info!(nodes = args.names.len(), example, "no node can take the pod");
+            }
+            answered(outcome, extender::filter_result(&args, &verdicts))
+        }
+        Err(failure) => failed(failure),
+    }
+}
+
+pub(super) async fn prioritize(service: &impl Service, body: &[u8]) -> Answered {
+    let args = match ExtenderArgs::parse(body) {
+        Ok(args) => args,
+        Err(e) => return unreadable(e),
+    };
+    match service.prioritize(&args).await {
+        Ok(scores) => answered(Outcome::Ok, extender::prioritize_result(&args, &scores)),
+        Err(failure) => failed(failure),
+    }
+}
+
+pub(super) async fn bind(service: &impl Service, body: &[u8]) -> Answered {
+    // Errors of a bind go into the protocol: their words reach the pod's event.
+    let args = match BindArgs::parse(body) {
+        Ok(args) => args,
+        Err(e) => return answered(Outcome::BadRequest, extender::bind_result(Some(&e.0))),
+    };
+    let span = tracing::Span::current();
+    span.record(
+        "pod",
+        tracing::field::display(format_args!("{}/{}", args.namespace, args.name)),
+    );
+    span.record("uid", &args.uid);
+    span.record("node", &args.node);
+    match service.bind(&args).await {
+        Ok(()) => answered(Outcome::Ok, extender::bind_result(None)),
+        Err(failure) => {
+            let outcome = if failure.refusal {
+                Outcome::Refused
+            } else {
+                Outcome::Error
+            };
+            answered(outcome, extender::bind_result(Some(&failure.message)))
+        }
+    }
+}
+
+pub(super) async fn mutate(service: &impl Service, metrics: &Metrics, body: &[u8]) -> Answered {
+    let request = match AdmissionRequest::parse(body) {
+        Ok(request) => request,
+        Err(e) => return unreadable(e),
+    };
+    let span = tracing::Span::current();
+    span.record(
+        "pod",
+        tracing::field::display(format_args!("{}/{}", request.namespace, request.name)),
+    );
+    let uid = request.uid.clone();
+    let (answer, admitted) = if request.creates_pod() {
+        let answer = service.admit(request).await;
+        let admitted = match &answer {
+            AdmissionAnswer { allowed: false, .. } => Admitted::Denied,
+            AdmissionAnswer { patch: Some(patch), .. } if !patch.0.is_empty() => Admitted::Patched,
+            _ => Admitted::Unchanged,
+        };
+        (answer, admitted)
+    } else {
+        (AdmissionAnswer::allow(), Admitted::Skipped)
+    };
+    metrics.admission(admitted);
+    let outcome = if answer.allowed { Outcome::Ok } else { Outcome::Refused };
+    if let Some((code, message)) = &answer.status {
+        tracing::info!(code, message, "pod refused at admission");
+    }
+    answered(outcome, answer.encode(&uid))
+}

@@ -1,0 +1,358 @@
+//! The scheduler extender protocol (k8s.io/kube-scheduler/extender/v1): arguments in, answers out.
+//!
+//! Go marshals these types without JSON tags and reads them without regard to case; other callers write lower case.
+//! So keys are read in any case, and answers are written with Go's names, field for field. Answers are written
+//! straight into bytes: at thousands of nodes a tree of maps costs more than the placement itself.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::WireError;
+use super::json::{Text, write_string};
+
+/// A node's name as the caller wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct NodeName<'a>(#[serde(borrow)] Text<'a>);
+
+impl NodeName<'_> {
+    pub fn as_str(&self) -> &str {
+        &self.0.0
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match &self.0.0 {
+            // See `Text`: borrowed means free of anything to escape.
+            Cow::Borrowed(text) => {
+                out.push(b'"');
+                out.extend_from_slice(text.as_bytes());
+                out.push(b'"');
+            }
+            Cow::Owned(text) => write_string(out, text),
+        }
+    }
+}
+
+/// A whole node, for callers without `nodeCacheCapable`. Kept as text: it is only ever sent back.
+#[derive(Clone, Debug)]
+pub struct NodeItem<'a> {
+    pub name: NodeName<'a>,
+    raw: &'a RawValue,
+}
+
+/// ExtenderArgs of filter and prioritize.
+#[derive(Debug)]
+pub struct ExtenderArgs<'a> {
+    pub pod: &'a RawValue,
+    /// The nodes asked about, in the caller's order; answers are aligned with it.
+    pub names: Vec<NodeName<'a>>,
+    /// Given where the caller sent whole nodes; then it wants whole nodes back.
+    nodes: Option<Vec<NodeItem<'a>>>,
+    /// Whether it sent `NodeNames`; then it wants names back.
+    by_name: bool,
+}
+
+impl<'a> ExtenderArgs<'a> {
+    /// Unknown fields and nulls are fine; of a key that comes twice the last counts, as in Go.
+    pub fn parse(body: &'a [u8]) -> Result<Self, WireError> {
+        let raw: RawArgs<'a> = serde_json::from_slice(body).map_err(|e| not_these("ExtenderArgs", &e))?;
+        let pod = raw
+            .pod
+            .ok_or_else(|| WireError("ExtenderArgs: no Pod in it: nothing to place".into()))?;
+        let by_name = raw.names.is_some();
+        let names = match (raw.names, &raw.nodes) {
+            (Some(names), _) => names,
+            (None, Some(nodes)) => nodes.iter().map(|n| n.name.clone()).collect(),
+            (None, None) => vec![],
+        };
+        Ok(Self {
+            pod,
+            names,
+            by_name: by_name || raw.nodes.is_none(),
+            nodes: raw.nodes,
+        })
+    }
+}
+
+fn not_these(what: &str, error: &serde_json::Error) -> WireError {
+    WireError(format!("not {what}: {error}"))
+}
+
+#[derive(Default)]
+struct RawArgs<'a> {
+    pod: Option<&'a RawValue>,
+    nodes: Option<Vec<NodeItem<'a>>>,
+    names: Option<Vec<NodeName<'a>>>,
+}
+
+impl<'de> Deserialize<'de> for RawArgs<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = RawArgs<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with Pod and Nodes or NodeNames")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut args = RawArgs::default();
+                while let Some(Text(key)) = map.next_key()? {
+                    if key.eq_ignore_ascii_case("pod") {
+                        args.pod = map.next_value()?;
+                    } else if key.eq_ignore_ascii_case("nodenames") {
+                        args.names = map.next_value()?;
+                    } else if key.eq_ignore_ascii_case("nodes") {
+                        args.nodes = map.next_value::<Option<NodeList<'de>>>()?.map(|l| l.0);
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(args)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+struct NodeList<'a>(Vec<NodeItem<'a>>);
+
+impl<'de> Deserialize<'de> for NodeList<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = NodeList<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a NodeList")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut items = vec![];
+                while let Some(Text(key)) = map.next_key()? {
+                    if key.eq_ignore_ascii_case("items") {
+                        items = map.next_value::<Option<Vec<NodeItem<'de>>>>()?.unwrap_or_default();
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(NodeList(items))
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeItem<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Node<'a> {
+            #[serde(borrow)]
+            metadata: Meta<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Meta<'a> {
+            #[serde(borrow)]
+            name: NodeName<'a>,
+        }
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let node: Node<'de> = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+        Ok(Self {
+            name: node.metadata.name,
+            raw,
+        })
+    }
+}
+
+/// Writes ExtenderFilterResult. `verdicts` is aligned with `args.names`: None fits, Some says why not. Every
+/// refusal goes into FailedAndUnresolvableNodes: evicting pods cannot change what an extender says during
+/// the in-tree dry run, so a node in FailedNodes would only cost time and confuse the event.
+/// A node without a verdict (the slice is too short) is refused: nothing passes by accident.
+pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &[Option<Arc<str>>]) -> Vec<u8> {
+    let unjudged: Arc<str> = "wattlane gave no verdict on this node".into();
+    let judged = || {
+        let verdicts = verdicts.iter().map(Option::as_ref);
+        args.names
+            .iter()
+            .zip(verdicts.chain(std::iter::repeat(Some(&unjudged))))
+    };
+    let passed = || judged().filter_map(|(name, refusal)| refusal.is_none().then_some(name));
+    let mut out = Vec::with_capacity(256 + args.names.len() * 48);
+    out.extend_from_slice(br#"{"Nodes":"#);
+    match &args.nodes {
+        None => out.extend_from_slice(b"null"),
+        Some(nodes) => {
+            out.extend_from_slice(br#"{"metadata":{},"items":["#);
+            let fits: HashSet<&str> = passed().map(NodeName::as_str).collect();
+            let mut list = Comma::default();
+            for node in nodes.iter().filter(|n| fits.contains(n.name.as_str())) {
+                list.next(&mut out);
+                out.extend_from_slice(node.raw.get().as_bytes());
+            }
+            out.extend_from_slice(b"]}");
+        }
+    }
+    out.extend_from_slice(br#","NodeNames":"#);
+    if args.by_name {
+        out.push(b'[');
+        let mut list = Comma::default();
+        for name in passed() {
+            list.next(&mut out);
+            name.write(&mut out);
+        }
+        out.push(b']');
+    } else {
+        out.extend_from_slice(b"null");
+    }
+    out.extend_from_slice(br#","FailedNodes":{},"FailedAndUnresolvableNodes":{"#);
+    let mut list = Comma::default();
+    let mut words = Repeats::default();
+    for (name, refusal) in judged().filter_map(|(name, refusal)| Some((name, refusal?))) {
+        list.next(&mut out);
+        name.write(&mut out);
+        out.push(b':');
+        words.write(&mut out, refusal);
+    }
+    out.extend_from_slice(br#"},"Error":""}"#);
+    out
+}
+
+/// The filter answer that is an error of the whole attempt: the scheduler tries again with backoff.
+pub fn filter_error(message: &str) -> Vec<u8> {
+    let mut out =
+        br#"{"Nodes":null,"NodeNames":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":"#.to_vec();
+    write_string(&mut out, message);
+    out.push(b'}');
+    out
+}
+
+/// Writes the HostPriorityList; `scores` is aligned with `args.names`, a missing one is 0.
+pub fn prioritize_result(args: &ExtenderArgs<'_>, scores: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + args.names.len() * 56);
+    out.push(b'[');
+    let mut list = Comma::default();
+    for (name, score) in args
+        .names
+        .iter()
+        .zip(scores.iter().copied().chain(std::iter::repeat(0)))
+    {
+        list.next(&mut out);
+        out.extend_from_slice(br#"{"Host":"#);
+        name.write(&mut out);
+        out.extend_from_slice(br#","Score":"#);
+        out.extend_from_slice(score.to_string().as_bytes());
+        out.push(b'}');
+    }
+    out.push(b']');
+    out
+}
+
+/// ExtenderBindingArgs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BindArgs {
+    pub name: String,
+    pub namespace: String,
+    pub uid: String,
+    pub node: String,
+}
+
+impl BindArgs {
+    /// All four must be there: a bind without the pod's UID could hit another pod of the same name.
+    pub fn parse(body: &[u8]) -> Result<Self, WireError> {
+        let args: Self = serde_json::from_slice(body).map_err(|e| not_these("ExtenderBindingArgs", &e))?;
+        for (field, value) in [
+            ("PodName", &args.name),
+            ("PodNamespace", &args.namespace),
+            ("PodUID", &args.uid),
+            ("Node", &args.node),
+        ] {
+            if value.is_empty() {
+                return Err(WireError(format!("ExtenderBindingArgs: {field} is missing or empty")));
+            }
+        }
+        Ok(args)
+    }
+}
+
+impl<'de> Deserialize<'de> for BindArgs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = BindArgs;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with PodName, PodNamespace, PodUID and Node")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut args = BindArgs::default();
+                while let Some(Text(key)) = map.next_key()? {
+                    let field = match &*key.to_ascii_lowercase() {
+                        "podname" => &mut args.name,
+                        "podnamespace" => &mut args.namespace,
+                        "poduid" => &mut args.uid,
+                        "node" => &mut args.node,
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    *field = map.next_value::<Option<String>>()?.unwrap_or_default();
+                }
+                Ok(args)
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
+}
+
+/// Writes ExtenderBindingResult; None: bound.
+pub fn bind_result(error: Option<&str>) -> Vec<u8> {
+    let mut out = br#"{"Error":"#.to_vec();
+    write_string(&mut out, error.unwrap_or_default());
+    out.push(b'}');
+    out
+}
+
+/// Separators of a list.
+#[derive(Default)]
+struct Comma(bool);
+
+impl Comma {
+    fn next(&mut self, out: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.0, true) {
+            out.push(b',');
+        }
+    }
+}
+
+/// Refusals are shared between nodes (one text for one situation), so each is escaped once and copied
+/// from the answer itself after that. A few last ones are remembered.
+#[derive(Default)]
+struct Repeats<'a> {
+    seen: Vec<(&'a Arc<str>, std::ops::Range<usize>)>,
+    next: usize,
+}
+
+impl<'a> Repeats<'a> {
+    const KEPT: usize = 8;
+
+    fn write(&mut self, out: &mut Vec<u8>, text: &'a Arc<str>) {
+        if let Some((_, range)) = self.seen.iter().find(|(t, _)| Arc::ptr_eq(t, text) || *t == text) {
+            out.extend_from_within(range.clone());
+            return;
+        }
+        let start = out.len();
+        write_string(out, text);
+        let entry = (text, start..out.len());
+        if self.seen.len() < Self::KEPT {
+            self.seen.push(entry);
+        } else {
+            self.seen[self.next % Self::KEPT] = entry;
+            self.next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
