@@ -143,7 +143,8 @@ fn allocation(
     let result = |(i, (_, alternative, dev, candidate)): (usize, &(usize, &Alternative, &Dev<'_>, &Candidate))| {
         let device = &dev.info.device;
         let wanted = &alternative.request;
-        let share = candidate.takes.as_ref().filter(|_| !wanted.admin_access);
+        // For admin access too, as in-tree: the driver is told what it is about to look at; nobody counts it.
+        let share = candidate.takes.as_ref();
         let capacities = device.capacity.iter().map(|(name, _)| name.clone());
         DeviceResult {
             request: alternative.name.clone(),

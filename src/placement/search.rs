@@ -119,7 +119,7 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
             // Stable: equal watts stay in device order.
             order.sort_by_key(rank);
         }
-        if order.is_empty() || (order.len() < offer.asked && !offer.repeats()) {
+        if order.is_empty() || order.len() < offer.asked {
             return Outcome::Nothing;
         }
         orders.push(order);
@@ -193,11 +193,7 @@ impl<'v> Search<'_, 'v> {
         // Kinds tried at this place: another device of one leads to the same sets, later in device order.
         let mut tried: Vec<usize> = vec![];
         let len = self.orders[request].len();
-        let last = if offer.repeats() {
-            len
-        } else {
-            len.saturating_sub(missing - 1)
-        };
+        let last = len.saturating_sub(missing - 1);
         for at in from..last {
             let pick = self.orders[request][at];
             let candidate = &offer.candidates[pick];
@@ -229,13 +225,8 @@ impl<'v> Search<'_, 'v> {
                 continue;
             }
             self.picks[request].push(pick);
-            // A share can be taken of the same device again.
-            let onward = if candidate.takes.is_some() && offer.repeats() {
-                at
-            } else {
-                at + 1
-            };
-            self.device(request, onward, missing - 1, next);
+            // Within a request a device comes up once, shared or not, as in-tree; another request may share it.
+            self.device(request, at + 1, missing - 1, next);
             self.picks[request].pop();
             self.state.give_back(claim, offer, candidate);
             if self.done() {

@@ -56,7 +56,7 @@ impl<'v> State<'v> {
         if !admin {
             self.draw(candidate, 1);
         }
-        if candidate.takes.is_none() || admin {
+        if candidate.takes.is_none() {
             self.holders[candidate.dev] |= 1 << claim;
         }
         true
@@ -73,12 +73,12 @@ impl<'v> State<'v> {
         if !admin {
             self.draw(candidate, -1);
         }
-        if candidate.takes.is_none() || admin {
+        if candidate.takes.is_none() {
             self.holders[candidate.dev] &= !(1 << claim);
         }
     }
 
-    /// matchAttribute and distinctAttribute; a device without the attribute satisfies neither. Comparison is typed.
+    /// matchAttribute and distinctAttribute; a device without the attribute satisfies neither.
     fn agrees(&self, offer: &Offer<'v>, candidate: &Candidate) -> bool {
         self.relaxed.constraints
             || offer.rules.iter().all(|rule| {
@@ -87,18 +87,20 @@ impl<'v> State<'v> {
                 };
                 let chosen = &self.values[*rule];
                 match self.view.rules[*rule].constraint.kind {
-                    ConstraintKind::MatchAttribute => chosen.first().is_none_or(|v| **v == *value),
-                    ConstraintKind::DistinctAttribute => chosen.iter().all(|v| **v != *value),
+                    ConstraintKind::MatchAttribute => share_element(chosen, value),
+                    ConstraintKind::DistinctAttribute => {
+                        share_element(&[], value) && !chosen.iter().any(|v| share_element(&[v], value))
+                    }
                 }
             })
     }
 
-    /// A device goes to one taker; for admin access to one of each claim.
+    /// A device goes to one taker; for admin access to one of each claim. One that is shared goes to any number.
     fn unheld(&self, claim: usize, candidate: &Candidate, admin: bool) -> bool {
         let holders = self.holders[candidate.dev];
         match (admin, &candidate.takes) {
-            (true, _) => holders & (1 << claim) == 0,
-            (false, Some(_)) => true,
+            (_, Some(_)) => true,
+            (true, None) => holders & (1 << claim) == 0,
             (false, None) => holders == 0 || self.relaxed.room,
         }
     }
@@ -155,5 +157,58 @@ impl<'v> State<'v> {
         if candidate.takes.is_some() && sign > 0 {
             self.shares[candidate.dev] += 1;
         }
+    }
+}
+
+/// Whether one element is in all of the values. A plain value is a list of one, an empty list has nothing in common
+/// with anything. Typed: a version is never a string. As in-tree with list attributes enabled, where two values match
+/// when they have an element in common, and are distinct when they have none.
+fn share_element(chosen: &[&AttributeValue], value: &AttributeValue) -> bool {
+    use AttributeValue::{Bool, Bools, Int, Ints, String, Strings, Version, Versions};
+    // Scalar and list of one type, as one slice; none for another type.
+    macro_rules! in_all {
+        ($one:ident, $many:ident, $elements:expr) => {
+            $elements.iter().any(|element| {
+                chosen.iter().all(|other| match other {
+                    $one(x) => x == element,
+                    $many(list) => list.contains(element),
+                    _ => false,
+                })
+            })
+        };
+    }
+    match value {
+        Int(x) => in_all!(Int, Ints, [*x]),
+        Ints(list) => in_all!(Int, Ints, list),
+        Bool(x) => in_all!(Bool, Bools, [*x]),
+        Bools(list) => in_all!(Bool, Bools, list),
+        String(x) => in_all!(String, Strings, std::slice::from_ref(x)),
+        Strings(list) => in_all!(String, Strings, list),
+        Version(x) => in_all!(Version, Versions, std::slice::from_ref(x)),
+        Versions(list) => in_all!(Version, Versions, list),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_element;
+    use crate::model::AttributeValue::{Bools, Int, Ints, String, Strings, Version};
+
+    #[test]
+    fn values_match_by_a_common_element_of_one_type() {
+        let list = |names: &[&str]| Strings(names.iter().map(|n| (*n).into()).collect());
+        let (xy, yz, zx) = (list(&["x", "y"]), list(&["y", "z"]), list(&["z", "x"]));
+        assert!(share_element(&[], &xy) && share_element(&[&xy], &yz) && share_element(&[&xy, &yz], &list(&["y"])));
+        assert!(
+            !share_element(&[&xy, &yz], &zx),
+            "two by two they have one, all three have none"
+        );
+        assert!(share_element(&[&String("y".into())], &xy) && share_element(&[&xy], &String("y".into())));
+        assert!(share_element(&[&Int(1)], &Ints([2, 1].into())) && !share_element(&[&Int(1)], &Int(2)));
+        assert!(!share_element(&[&String("1.0.0".into())], &Version("1.0.0".into())));
+        assert!(
+            !share_element(&[], &Bools([].into())),
+            "an empty list matches nothing, itself included"
+        );
     }
 }

@@ -302,14 +302,9 @@ impl<'a> View<'a> {
 }
 
 impl<'a> Offer<'a> {
-    /// A device may come up more than once: several shares of it. "All" takes one of each.
-    pub(super) fn repeats(&self) -> bool {
-        self.alternative.request.count != Count::All && self.candidates.iter().any(|c| c.takes.is_some())
-    }
-
     /// Whether it could be met if nothing else were asked.
     pub(super) fn possible(&self) -> bool {
-        self.asked > 0 && !self.candidates.is_empty() && (self.candidates.len() >= self.asked || self.repeats())
+        self.asked > 0 && self.candidates.len() >= self.asked
     }
 
     fn new(alternative: &'a Alternative) -> Self {

@@ -111,7 +111,7 @@ pub(crate) fn snapshot() -> Snapshot {
         by_name: BTreeMap::new(),
         counter_sets: vec![],
         masks: MaskCache::default(),
-        summary: Default::default(),
+        summary: std::sync::OnceLock::new(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),

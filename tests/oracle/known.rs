@@ -1,0 +1,126 @@
+//! Where the in-tree allocator (v0.36.3) is wrong or leaves it to chance, and wattlane decides otherwise. Each entry
+//! is as narrow as it can be made, and has a case in cases/ under its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::case::{Case, items, requests, text};
+use super::check::Violation;
+use super::upstream::Answer;
+use super::world::{World, reaches};
+
+/// Upstream's answer breaks a rule of the API.
+pub(crate) fn invalid(case: &Case, violations: &[Violation]) -> Option<&'static str> {
+    let only = |rule: &str| violations.iter().all(|v| v.starts_with(rule));
+    if only("distinct:") {
+        // constraint.go keeps one value a request name: the second device of a request overwrites the first.
+        return Some("distinct-attribute-by-request");
+    }
+    if violations.iter().any(|v| v.starts_with("device:")) && obsolete_generation(case) {
+        // pools_experimental.go takes the node's own slices for the whole pool when their number is right, and
+        // does not look for a newer generation then.
+        return Some("obsolete-generation");
+    }
+    if only("counters:") && one_pool_name_twice(case) {
+        return Some("counters-by-pool-name");
+    }
+    None
+}
+
+/// Upstream says no, wattlane has a valid answer.
+pub(crate) fn accepted(case: &Case, answer: &Answer) -> Option<&'static str> {
+    let error = answer.error.as_deref().unwrap_or("");
+    if error.contains("because a claim constraint would not be satisfied") {
+        // A request for All aborts the whole search at the first device that breaks a constraint, although
+        // another choice for an earlier request, or the next alternative, may satisfy it.
+        return Some("all-aborts-the-search");
+    }
+    if error.contains("CEL runtime error") && !selector_fails(case, answer, true) && selector_fails(case, answer, false)
+    {
+        // With perDeviceNodeSelection, selectors are evaluated before it is asked whether the node reaches the device.
+        return Some("selector-error-out-of-reach");
+    }
+    if admin_overlaps(case, answer) {
+        // Devices with admin access are marked as taken, and consume counters, for the rest of the same pod.
+        return Some("admin-access-consumes");
+    }
+    if one_pool_name_twice(case) {
+        return Some("counters-by-pool-name");
+    }
+    if overdrawn(case) {
+        // A counter below zero stops every device of the pool that consumes any counter at all.
+        return Some("overdrawn-counter-stops-the-pool");
+    }
+    None
+}
+
+/// A selector fails on a device: one the node sees, or any.
+fn selector_fails(case: &Case, answer: &Answer, visible: bool) -> bool {
+    let world = World::of(case);
+    let sees = |id: &String| world.devices.get(id).is_some_and(|f| f.visible || !visible);
+    answer
+        .matches
+        .values()
+        .any(|row| row.iter().any(|(id, m)| m.is_string() && sees(id)))
+}
+
+/// A pool whose newest generation is only on other nodes.
+fn obsolete_generation(case: &Case) -> bool {
+    let mut newest: BTreeMap<String, (i64, bool)> = BTreeMap::new();
+    for slice in case.list("slices") {
+        let spec = &slice["spec"];
+        let generation = spec["pool"]["generation"].as_i64().unwrap_or(0);
+        let reached = reaches(spec, &case.doc["node"]);
+        let entry = newest.entry(format!("{}/{}", text(&spec["driver"]), text(&spec["pool"]["name"])));
+        let (most, here) = entry.or_insert((generation, false));
+        if generation > *most {
+            (*most, *here) = (generation, false);
+        }
+        *here |= generation == *most && reached;
+    }
+    newest.values().any(|(_, here)| !here)
+}
+
+/// A device that a request with admin access may get consumes counters, is shared already, or matches another request
+/// of the pod too.
+fn admin_overlaps(case: &Case, answer: &Answer) -> bool {
+    let world = World::of(case);
+    let mut rows = vec![];
+    for claim in case.list("claims") {
+        for (name, ask, _) in requests(claim) {
+            let row = answer
+                .matches
+                .get(&format!("{}/{name}", text(&claim["metadata"]["name"])));
+            rows.push((ask["adminAccess"] == true, row));
+        }
+    }
+    let matching =
+        |row: Option<&BTreeMap<String, Value>>, id: &String| row.and_then(|r| r.get(id)) == Some(&json!(true));
+    world.devices.iter().filter(|(_, f)| f.visible).any(|(id, f)| {
+        let wanted = rows.iter().filter(|(_, row)| matching(*row, id)).count();
+        let by_admin = rows.iter().any(|(admin, row)| *admin && matching(*row, id));
+        by_admin && (wanted > 1 || f.device["consumesCounters"].is_array() || world.shared.contains_key(id))
+    })
+}
+
+/// Two drivers with a pool of one name, of which one has counters.
+fn one_pool_name_twice(case: &Case) -> bool {
+    let mut drivers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut counters = BTreeSet::new();
+    for slice in case.list("slices") {
+        let name = text(&slice["spec"]["pool"]["name"]);
+        drivers.entry(name).or_default().insert(text(&slice["spec"]["driver"]));
+        if items(&slice["spec"]["devices"])
+            .iter()
+            .any(|d| !items(&d["consumesCounters"]).is_empty())
+        {
+            counters.insert(name);
+        }
+    }
+    counters.iter().any(|name| drivers[name].len() > 1)
+}
+
+fn overdrawn(case: &Case) -> bool {
+    World::of(case).counters.values().any(|left| *left < 0)
+}
