@@ -55,7 +55,7 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
         if state.pool.health == PoolHealth::Complete {
             tally.add(state, visible)?;
         } else {
-            tally.unhealthy = Some((&state.pool.driver, &state.pool.health));
+            tally.unhealthy.get_or_insert((&state.pool.driver, &state.pool.health));
         }
     }
     Some(tally)
@@ -229,6 +229,7 @@ impl<'a> Tally<'a> {
         let refusal = demand.texts.refusal(&Shortage {
             alternative: self.alternative,
             asked: self.asked,
+            least: self.asked,
             all: false,
             stages: self.stages,
             taint: self.taint,

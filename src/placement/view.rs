@@ -14,6 +14,9 @@ use crate::model::{
 };
 use crate::snapshot::{NodeEntry, Pool, PoolDevice, PoolHealth, PoolState, Visible};
 
+/// Devices that are looked at for one alternative for the price of one search step.
+const LOOKED_PER_STEP: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) pools: Vec<&'a PoolState>,
@@ -65,6 +68,8 @@ pub(super) struct Offer<'a> {
     pub(super) rules: Vec<usize>,
     /// Some device that matches, taken or not, has a wattage class.
     pub(super) classed: bool,
+    /// Some device that matches may be given in shares, so that fewer devices than `asked` can do.
+    shareable: bool,
     stages: Stages,
     taint: Option<(&'a Name, &'a Taint)>,
 }
@@ -284,11 +289,18 @@ impl<'a> View<'a> {
         counts
     }
 
+    /// What it took to look at every device for every alternative, in search steps.
+    pub(super) fn looked(&self) -> u32 {
+        let offers: usize = self.requests.iter().map(|r| r.offers.len()).sum();
+        u32::try_from(offers.saturating_mul(self.devices.len()) / LOOKED_PER_STEP).unwrap_or(u32::MAX)
+    }
+
     /// Why the offer alone has too few. None: it has enough.
     pub(super) fn shortage(&self, demand: &Demand, offer: &Offer<'a>, mix: bool) -> Option<Refusal> {
         Shortage {
             alternative: offer.alternative,
             asked: u32::try_from(offer.asked).unwrap_or(u32::MAX),
+            least: u32::try_from(if offer.shareable { 1 } else { offer.asked }).unwrap_or(u32::MAX),
             all: offer.alternative.request.count == Count::All,
             stages: offer.stages,
             taint: offer.taint,
@@ -304,7 +316,8 @@ impl<'a> View<'a> {
 impl<'a> Offer<'a> {
     /// A device may come up more than once: several shares of it. "All" takes one of each.
     pub(super) fn repeats(&self) -> bool {
-        self.alternative.request.count != Count::All && self.candidates.iter().any(|c| c.takes.is_some())
+        let wanted = &self.alternative.request;
+        wanted.count != Count::All && !wanted.admin_access && self.candidates.iter().any(|c| c.takes.is_some())
     }
 
     /// Whether it could be met if nothing else were asked.
@@ -323,6 +336,7 @@ impl<'a> Offer<'a> {
             candidates: vec![],
             rules: vec![],
             classed: false,
+            shareable: false,
             stages: Stages::default(),
             taint: None,
         }
@@ -348,6 +362,7 @@ impl<'a> Offer<'a> {
         self.asked += usize::from(all);
         self.stages.matched += 1;
         self.classed |= dev.class.is_some();
+        self.shareable |= device.allow_multiple && !admin && !all;
         if purpose == Purpose::Place && !demand.wishes.admit(driver, dev.info) {
             return;
         }

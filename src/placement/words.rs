@@ -30,6 +30,8 @@ pub(super) struct Stages {
 pub(super) struct Shortage<'a> {
     pub(super) alternative: &'a Alternative,
     pub(super) asked: u32,
+    /// How many devices it needs at the least: fewer than `asked` where one device can be several shares.
+    pub(super) least: u32,
     /// Mode All: `asked` is all there are.
     pub(super) all: bool,
     pub(super) stages: Stages,
@@ -54,7 +56,7 @@ impl Shortage<'_> {
         } else {
             format!("{n} asked")
         };
-        let (reason, words) = if s.matched < n || (self.all && n == 0) {
+        let (reason, words) = if s.matched < self.least || (self.all && n == 0) {
             match self.unhealthy {
                 Some((driver, health)) => (Reason::PoolIncomplete, unhealthy(driver, health)),
                 None if s.matched == 0 && self.alternative.request.selectors.is_empty() => {
@@ -76,7 +78,7 @@ impl Shortage<'_> {
                     ),
                 ),
             }
-        } else if s.wished < n {
+        } else if s.wished < self.least {
             let words = format!(
                 "{} of {} fit {}, {asked}",
                 s.wished,
@@ -84,7 +86,7 @@ impl Shortage<'_> {
                 self.wishes.words()
             );
             (Reason::WrongClass, words)
-        } else if s.free < n {
+        } else if s.free < self.least {
             let words = format!(
                 "{} of {} that match {} free, {asked}",
                 s.free,
@@ -92,7 +94,7 @@ impl Shortage<'_> {
                 verb(s.free)
             );
             (Reason::NotEnoughFree, words)
-        } else if s.tolerated < n {
+        } else if s.tolerated < self.least {
             let words = match self.taint {
                 Some((device, taint)) if s.tolerated == 0 => format!("{device} has taint {}", taint_words(taint)),
                 Some((device, taint)) => format!(
@@ -105,10 +107,10 @@ impl Shortage<'_> {
                 None => format!("free {class} devices are tainted"),
             };
             (Reason::Tainted, words)
-        } else if s.supported < n {
+        } else if s.supported < self.least {
             let words = format!("free {class} devices have binding conditions, which are not supported yet");
             (Reason::Unsupported, words)
-        } else if s.roomy < n {
+        } else if s.roomy < self.least {
             let words = format!(
                 "counters or capacity are left for {} of {}, {asked}",
                 s.roomy,
@@ -123,10 +125,14 @@ impl Shortage<'_> {
 
     fn class_refusal(&self, asked: &str) -> Option<Refusal> {
         let class = &self.alternative.class.name;
+        if self.alternative.request.admin_access {
+            // Looking at devices is not running on them.
+            return None;
+        }
         let unclassed = self.by_class.iter().find(|c| c.0.is_none()).map_or(0, |c| c.1);
         if let Some(want) = &self.wishes.class {
             let have = self.by_class.iter().find(|c| c.0 == Some(want)).map_or(0, |c| c.1);
-            if have >= self.asked {
+            if have >= self.least {
                 return None;
             }
             let words = format!(
@@ -136,7 +142,7 @@ impl Shortage<'_> {
             return Some(Refusal::new(Reason::WrongClass, words));
         }
         let best = self.by_class.iter().filter(|c| c.0.is_some()).map(|c| c.1).max();
-        if self.mix || self.alternative.request.admin_access || best.unwrap_or(0) + unclassed >= self.asked {
+        if self.mix || best.unwrap_or(0) + unclassed >= self.least {
             return None;
         }
         let words = format!(
