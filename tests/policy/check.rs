@@ -31,6 +31,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         by_name: BTreeMap::new(),
         counter_sets: vec![],
         masks: MaskCache::default(),
+        summary: std::sync::OnceLock::new(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),
