@@ -1,6 +1,7 @@
 //! What a pod asks for: its claims, read once per request and not once per node. Says "no" here to whatever holds
 //! for every node; knows no devices.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,6 +25,8 @@ const CLAIMS: usize = 64;
 const STEPS: u32 = 20_000;
 const ALL_STEPS: u32 = 2_000_000;
 const LATE_STEPS: u32 = 1_000;
+/// Beyond this no node is searched at all.
+const NO_STEPS: u32 = 2 * ALL_STEPS;
 /// A mapped extended resource without a class of its own name: `<prefix><DeviceClass>`.
 const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
 
@@ -157,16 +160,16 @@ impl Demand {
 
     /// Steps the next search may take: one hostile pod must not stall the service on thousands of nodes.
     pub(super) fn allowance(&self) -> u32 {
-        if self.spent.load(Ordering::Relaxed) < ALL_STEPS {
-            STEPS
-        } else {
-            LATE_STEPS
+        match self.spent.load(Ordering::Relaxed) {
+            spent if spent < ALL_STEPS => STEPS,
+            spent if spent < NO_STEPS => LATE_STEPS,
+            _ => 0,
         }
     }
 
     pub(super) fn spend(&self, steps: u32) {
         // Once above the limit it stays there: never enough is added to wrap.
-        if self.spent.load(Ordering::Relaxed) < ALL_STEPS {
+        if self.spent.load(Ordering::Relaxed) < NO_STEPS {
             self.spent.fetch_add(steps, Ordering::Relaxed);
         }
     }
@@ -217,8 +220,10 @@ fn mapped_resources(ctx: Context<'_>, pod: &Pod) -> Vec<(Name, Refusal)> {
         }
         let implicit = name.strip_prefix(IMPLICIT).and_then(|c| ctx.snapshot.classes.get(c));
         let class = implicit.or_else(|| {
-            let mut classes = ctx.snapshot.classes.iter().map(|(_, c)| c);
-            classes.find(|c| c.extended_resource.as_ref() == Some(name))
+            let classes = ctx.snapshot.classes.iter().map(|(_, c)| c);
+            let mapping = classes.filter(|c| c.extended_resource.as_ref() == Some(name));
+            // As in-tree: the newest, then by name.
+            mapping.min_by_key(|c| (Reverse(c.created), &c.name))
         });
         if let Some(class) = class {
             let words = format!(
@@ -282,7 +287,8 @@ impl RequestDemand {
                 .map(|sub| alternative(format!("{}/{}", request.name, sub.name).into(), &sub.request))
                 .collect::<Result<_, _>>()?,
         };
-        if alternatives.is_empty() {
+        let nothing = |a: &Alternative| a.request.count == Count::Exactly(0);
+        if alternatives.is_empty() || alternatives.iter().any(nothing) {
             let words = format!("request {} of claim {} asks for nothing", request.name, claim.key.name);
             return Err(Refusal::new(Reason::InvalidRequest, words));
         }

@@ -55,7 +55,7 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
         if state.pool.health == PoolHealth::Complete {
             tally.add(state, visible)?;
         } else {
-            tally.unhealthy = Some((&state.pool.driver, &state.pool.health));
+            tally.unhealthy.get_or_insert((&state.pool.driver, &state.pool.health));
         }
     }
     Some(tally)

@@ -3,14 +3,14 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::demand::{Alternative, ClaimDemand, Demand, NewClaim, RESULTS};
+use super::demand::{Alternative, ClaimDemand, Demand, NewClaim};
 use super::search::Choice;
 use super::solve::state_of;
 use super::view::{Candidate, Dev, View};
 use super::{ClaimPlacement, Context, Cost, Placement};
 use crate::model::{
     AllocatedConfig, Allocation, ConfigSource, DeviceId, DeviceResult, Name, NodeScope, NodeSelector, NodeSelectorTerm,
-    Reason, Refusal,
+    Refusal,
 };
 use crate::snapshot::NodeEntry;
 
@@ -45,22 +45,6 @@ fn id(view: &View<'_>, dev: &Dev<'_>) -> DeviceId {
         pool: pool.name.clone(),
         device: dev.info.device.name.clone(),
     }
-}
-
-/// "All" may have found more than a claim can hold.
-pub(super) fn within_limits(demand: &Demand, choice: &Choice) -> Result<(), Refusal> {
-    let mut picks = choice.picks.iter();
-    for claim in demand.new_claims() {
-        let total: usize = picks.by_ref().take(claim.requests.len()).map(Vec::len).sum();
-        if total > RESULTS {
-            let words = format!(
-                "claim {} would get {total} devices: at most {RESULTS} go into one claim",
-                claim.claim.key.name
-            );
-            return Err(Refusal::new(Reason::Limit, words));
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn placement(

@@ -1,8 +1,12 @@
 //! Depth-first branch and bound over the devices of one node: for given alternatives, the devices that draw least,
 //! in device order where that is equal. Bounded by steps.
 
+use super::demand::RESULTS;
 use super::state::{Relaxed, State};
 use super::view::{Candidate, Offer, View};
+
+/// Candidates that are looked through, before the search begins or for a first glance, for the price of one step.
+const LOOKED_PER_STEP: usize = 64;
 
 /// What a set of devices draws. Fewer devices of unknown watts first, then fewer watts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,11 +84,11 @@ pub(super) enum Outcome {
     },
 }
 
-pub(super) struct Search<'s, 'v> {
+struct Search<'s, 'v> {
     view: &'v View<'v>,
     offers: &'s [usize],
-    /// By request: its admitted candidates, best first.
-    orders: Vec<Vec<usize>>,
+    /// By request.
+    orders: Vec<Order>,
     /// By request: the least that this and all later requests draw.
     floors: Vec<u32>,
     state: State<'v>,
@@ -92,7 +96,42 @@ pub(super) struct Search<'s, 'v> {
     best: Option<(Power, Vec<Vec<usize>>)>,
     first_only: bool,
     steps: &'s mut u32,
-    stopped: Option<Outcome>,
+}
+
+/// The admitted candidates of one request, best first.
+struct Order {
+    picks: Vec<usize>,
+    /// A selector failed on one of them: whoever looks for too many comes to it before the end.
+    fails: bool,
+    /// A choice can rule out others beyond the device itself, through constraints or counters.
+    tangled: bool,
+}
+
+/// One device still to be chosen. The search keeps these on a stack of its own: a pod may ask for 2,048 devices, and
+/// the thread's stack is not ours to size.
+struct Frame {
+    request: usize,
+    /// How many the request still needs, this one included.
+    missing: usize,
+    /// Next position of the order to try.
+    at: usize,
+    /// Nothing was tried yet.
+    fresh: bool,
+    /// What is drawn without it.
+    power: Power,
+    /// Kinds tried at this place: another device of one leads to the same sets, later in device order.
+    tried: Vec<usize>,
+    /// The position of the order that is taken now.
+    held: Option<usize>,
+}
+
+/// What a frame does next.
+enum Move {
+    /// Takes the candidate at this position of the order.
+    Take(usize, Power),
+    /// Nothing is left to try.
+    Back,
+    Stop(Outcome),
 }
 
 /// How to search.
@@ -106,35 +145,34 @@ pub(super) struct How {
 
 /// Searches with the alternatives `offers` (one a request). `steps` is what is left to spend.
 pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: &mut u32) -> Outcome {
+    let chosen = || view.requests.iter().zip(offers).map(|(r, o)| (r.claim, &r.offers[*o]));
+    // Looking through candidates is work too, though far less than a step for each.
+    let looked: usize = chosen().map(|(_, offer)| offer.candidates.len()).sum();
+    *steps = steps.saturating_sub(u32::try_from(1 + looked / LOOKED_PER_STEP).unwrap_or(u32::MAX));
+    if *steps == 0 {
+        return Outcome::Cut;
+    }
+    if !within_limits(chosen()) {
+        return Outcome::Nothing;
+    }
     let mut orders = vec![];
-    for (request, offer) in view.requests.iter().zip(offers) {
-        let offer = &request.offers[*offer];
-        let admitted = |i: &usize| how.classes.admit(view, offer, &offer.candidates[*i]);
-        let mut order: Vec<usize> = (0..offer.candidates.len()).filter(admitted).collect();
-        if !how.first_only {
-            let rank = |i: &usize| {
-                let watts = view.devices[offer.candidates[*i].dev].watts;
-                (watts.is_none(), watts)
-            };
-            // Stable: equal watts stay in device order.
-            order.sort_by_key(rank);
-        }
-        if order.is_empty() || order.len() < offer.asked {
+    for (_, offer) in chosen() {
+        let order = Order::of(view, offer, how);
+        let enough = order.fails || order.picks.len() >= offer.asked;
+        if offer.asked == 0 || order.picks.is_empty() || !enough {
             return Outcome::Nothing;
         }
         orders.push(order);
     }
     let mut floors = vec![0_u32; orders.len() + 1];
-    for (r, order) in orders.iter().enumerate().rev() {
-        let offer = &view.requests[r].offers[offers[r]];
-        let watts = order
+    let by_request: Vec<_> = chosen().collect();
+    for (r, (_, offer)) in by_request.iter().enumerate().rev() {
+        let watts = orders[r]
+            .picks
             .iter()
-            .map(|i| view.devices[offer.candidates[*i].dev].watts.unwrap_or(0));
-        let least = watts
-            .min()
-            .unwrap_or(0)
-            .saturating_mul(u32::try_from(offer.asked).unwrap_or(u32::MAX));
-        floors[r] = floors[r + 1].saturating_add(least);
+            .map(|i| drawn(view, offer, &offer.candidates[*i]).unwrap_or(0));
+        let asked = u32::try_from(offer.asked).unwrap_or(u32::MAX);
+        floors[r] = floors[r + 1].saturating_add(watts.min().unwrap_or(0).saturating_mul(asked));
     }
     let mut search = Search {
         view,
@@ -146,11 +184,9 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
         best: None,
         first_only: how.first_only,
         steps,
-        stopped: None,
     };
-    search.request(0, Power::default());
-    let Search { best, stopped, .. } = search;
-    match (best, stopped) {
+    let stopped = search.run();
+    match (search.best, stopped) {
         (_, Some(failed @ Outcome::Failed { .. })) => failed,
         (Some((power, picks)), stopped) => Outcome::Found {
             choice: Choice {
@@ -165,74 +201,180 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
     }
 }
 
+/// What the pod draws by it. Looking at a device, as admin access does, draws nothing.
+fn drawn(view: &View<'_>, offer: &Offer<'_>, candidate: &Candidate) -> Option<u32> {
+    if offer.alternative.request.admin_access {
+        Some(0)
+    } else {
+        view.devices[candidate.dev].watts
+    }
+}
+
+/// Whether no claim would get more results than the API lets it have.
+fn within_limits<'o>(chosen: impl Iterator<Item = (usize, &'o Offer<'o>)>) -> bool {
+    let (mut claim, mut total) = (0, 0_usize);
+    for (of, offer) in chosen {
+        if of != claim {
+            (claim, total) = (of, 0);
+        }
+        total = total.saturating_add(offer.asked);
+        if total > RESULTS {
+            return false;
+        }
+    }
+    true
+}
+
+impl Order {
+    fn of(view: &View<'_>, offer: &Offer<'_>, how: How) -> Self {
+        let admitted = |i: &usize| how.classes.admit(view, offer, &offer.candidates[*i]);
+        let mut picks: Vec<usize> = (0..offer.candidates.len()).filter(admitted).collect();
+        if !how.first_only {
+            // Stable: equal watts stay in device order.
+            picks.sort_by_key(|i| {
+                let watts = drawn(view, offer, &offer.candidates[*i]);
+                (watts.is_none(), watts)
+            });
+        }
+        Self {
+            fails: picks.iter().any(|i| offer.candidates[*i].failed),
+            tangled: !offer.rules.is_empty() || {
+                let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
+                devices.any(|d| !d.counters.is_empty())
+            },
+            picks,
+        }
+    }
+}
+
 impl<'v> Search<'_, 'v> {
     fn offer(&self, request: usize) -> &'v Offer<'v> {
         &self.view.requests[request].offers[self.offers[request]]
     }
 
-    fn done(&self) -> bool {
-        self.stopped.is_some() || (self.first_only && self.best.is_some())
-    }
-
-    fn request(&mut self, request: usize, power: Power) {
-        if request == self.offers.len() {
-            if self.best.as_ref().is_none_or(|(best, _)| power < *best) {
-                self.best = Some((power, self.picks.clone()));
+    /// Depth first. What ended it early, if anything did.
+    fn run(&mut self) -> Option<Outcome> {
+        let mut stack: Vec<Frame> = vec![];
+        self.descend(&mut stack, 0, Power::default());
+        while let Some(frame) = stack.last_mut() {
+            self.release(frame);
+            match self.next(frame) {
+                Move::Back => {
+                    stack.pop();
+                }
+                Move::Stop(why) => return Some(why),
+                Move::Take(at, power) => {
+                    frame.held = Some(at);
+                    let (request, missing) = (frame.request, frame.missing - 1);
+                    self.picks[request].push(self.orders[request].picks[at]);
+                    if missing == 0 {
+                        self.descend(&mut stack, request + 1, power);
+                    } else {
+                        // Within a request a device comes up once, shared or not, as in-tree; another request may share it.
+                        stack.push(Frame::new(request, missing, at + 1, power));
+                    }
+                    if self.first_only && self.best.is_some() {
+                        return None;
+                    }
+                }
             }
-            return;
         }
-        self.device(request, 0, self.offer(request).asked, power);
+        None
     }
 
-    /// Chooses `missing` more devices for the request, from position `from` of its order on.
-    fn device(&mut self, request: usize, from: usize, missing: usize, power: Power) {
-        if missing == 0 {
-            return self.request(request + 1, power);
+    /// Goes on with the next request, or notes what is found behind the last.
+    fn descend(&mut self, stack: &mut Vec<Frame>, request: usize, power: Power) {
+        if request < self.offers.len() {
+            stack.push(Frame::new(request, self.offer(request).asked, 0, power));
+        } else if self.best.as_ref().is_none_or(|(best, _)| power < *best) {
+            self.best = Some((power, self.picks.clone()));
         }
-        let (view, offer, claim) = (self.view, self.offer(request), self.view.requests[request].claim);
-        // Kinds tried at this place: another device of one leads to the same sets, later in device order.
-        let mut tried: Vec<usize> = vec![];
-        let len = self.orders[request].len();
-        let last = len.saturating_sub(missing - 1);
-        for at in from..last {
-            let pick = self.orders[request][at];
-            let candidate = &offer.candidates[pick];
+    }
+
+    fn candidate(&self, request: usize, at: usize) -> &'v Candidate {
+        &self.offer(request).candidates[self.orders[request].picks[at]]
+    }
+
+    /// Whether as many as are missing fit one by one. Without this, every subset of a group that is too small would
+    /// be looked at before the next group is.
+    fn enough_fit(&mut self, frame: &Frame) -> bool {
+        let (claim, offer) = (self.view.requests[frame.request].claim, self.offer(frame.request));
+        let (mut looked, mut fit) = (0, 0);
+        for pick in &self.orders[frame.request].picks[frame.at..] {
+            looked += 1;
+            fit += usize::from(self.state.fits(claim, offer, &offer.candidates[*pick]));
+            if fit == frame.missing {
+                break;
+            }
+        }
+        let price = u32::try_from(looked / LOOKED_PER_STEP).unwrap_or(u32::MAX);
+        *self.steps = self.steps.saturating_sub(price);
+        fit == frame.missing
+    }
+
+    /// Gives back what the frame took.
+    fn release(&mut self, frame: &mut Frame) {
+        let Some(at) = frame.held.take() else { return };
+        let candidate = self.candidate(frame.request, at);
+        let claim = self.view.requests[frame.request].claim;
+        self.picks[frame.request].pop();
+        self.state.give_back(claim, self.offer(frame.request), candidate);
+        frame.tried.push(self.view.devices[candidate.dev].kind);
+    }
+
+    /// Finds the frame's next candidate and takes it.
+    fn next(&mut self, frame: &mut Frame) -> Move {
+        let (view, request, offer) = (self.view, frame.request, self.offer(frame.request));
+        let order = &self.orders[request];
+        let spare = if order.fails { 0 } else { frame.missing - 1 };
+        let last = order.picks.len().saturating_sub(spare);
+        if std::mem::take(&mut frame.fresh) && order.tangled && !order.fails && !self.enough_fit(frame) {
+            return Move::Back;
+        }
+        let order = &self.orders[request];
+        while frame.at < last {
+            let at = frame.at;
+            frame.at += 1;
+            let candidate = self.candidate(request, at);
             let dev = &view.devices[candidate.dev];
             if candidate.failed {
-                let offer = self.offers[request];
-                self.stopped = Some(Outcome::Failed {
+                return Move::Stop(Outcome::Failed {
                     request,
-                    offer,
+                    offer: self.offers[request],
                     dev: candidate.dev,
                 });
-                return;
             }
-            if tried.contains(&dev.kind) {
+            if frame.tried.contains(&dev.kind) {
                 continue;
             }
             if *self.steps == 0 {
-                self.stopped = Some(Outcome::Cut);
-                return;
+                return Move::Stop(Outcome::Cut);
             }
             *self.steps -= 1;
-            let next = power.plus(dev.watts, 1);
+            let power = frame.power.plus(drawn(view, offer, candidate), 1);
             // What later requests draw at the least; the rest of this one draws no less than this device, by order.
-            let floor = next.plus(Some(self.floors[request + 1]), 1);
+            let floor = power.plus(Some(self.floors[request + 1]), 1);
             if self.best.as_ref().is_some_and(|(best, _)| floor >= *best) {
                 continue;
             }
-            if !self.state.take(claim, offer, candidate) {
-                continue;
+            if self.state.take(view.requests[request].claim, offer, candidate) {
+                return Move::Take(at, power);
             }
-            self.picks[request].push(pick);
-            // Within a request a device comes up once, shared or not, as in-tree; another request may share it.
-            self.device(request, at + 1, missing - 1, next);
-            self.picks[request].pop();
-            self.state.give_back(claim, offer, candidate);
-            if self.done() {
-                return;
-            }
-            tried.push(dev.kind);
+        }
+        Move::Back
+    }
+}
+
+impl Frame {
+    fn new(request: usize, missing: usize, at: usize, power: Power) -> Self {
+        Self {
+            request,
+            missing,
+            at,
+            fresh: true,
+            power,
+            tried: vec![],
+            held: None,
         }
     }
 }

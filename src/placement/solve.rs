@@ -61,9 +61,13 @@ fn solve<'a>(
     node: &'a NodeEntry,
     first_only: bool,
 ) -> Result<(View<'a>, Choice, bool), Refusal> {
-    let (view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
     let allowance = demand.allowance();
-    let mut steps = allowance;
+    if allowance == 0 {
+        return Err(why::cut(0));
+    }
+    let (view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
+    // To look at every device for every alternative is work as well.
+    let mut steps = allowance.saturating_sub(view.looked());
     if selector_failed {
         in_tree_would_stop(ctx, demand, node, &mut steps)?;
     }
@@ -72,14 +76,20 @@ fn solve<'a>(
     let outcome = over_alternatives(&view, &mut steps, |offers, steps| {
         passes.run(&view, offers, Relaxed::default(), first_only, steps)
     });
-    demand.spend(allowance - steps);
     match outcome {
         Outcome::Found { choice, cut } => {
-            result::within_limits(demand, &choice)?;
+            demand.spend(allowance - steps);
             Ok((view, choice, cut))
         }
-        Outcome::Cut => Err(why::cut(allowance)),
-        Outcome::Nothing | Outcome::Failed { .. } => Err(why::nothing(demand, &view, &passes, mix)),
+        Outcome::Cut => {
+            demand.spend(allowance);
+            Err(why::cut(allowance))
+        }
+        Outcome::Nothing | Outcome::Failed { .. } => {
+            let refusal = why::nothing(demand, &view, &passes, mix, &mut steps);
+            demand.spend(allowance - steps);
+            Err(refusal)
+        }
     }
 }
 
@@ -142,6 +152,8 @@ pub(super) struct Passes {
     one: Vec<Classes>,
     /// Tried when none of them finds anything.
     then_any: bool,
+    /// The class the pod holds already, where that is what narrows the choice.
+    pub(super) held: Option<Name>,
 }
 
 impl Passes {
@@ -151,12 +163,23 @@ impl Passes {
         let held = held_classes(ctx, demand, node);
         let all = (0..view.classes.len()).map(Some).chain([None]);
         let strictly = wish.is_some();
-        let classed = view.requests.iter().flat_map(|r| &r.offers).any(|o| o.classed);
+        let mut running = view
+            .requests
+            .iter()
+            .flat_map(|r| &r.offers)
+            .filter(|o| !o.alternative.request.admin_access);
+        let classed = running.clone().any(|o| o.classed);
+        let runs = running.next().is_some();
+        let conflict = match held.as_slice() {
+            [held] if !mix && wish.is_none_or(|want| want != held) => Some(held.clone()),
+            _ => None,
+        };
         let of = |class| Classes::One { class, strictly };
         let one = match (wish, held.as_slice()) {
-            // Nothing new is asked: the wish is the business of whoever allocated.
-            _ if view.requests.is_empty() => vec![Classes::Any],
+            // Nothing new is asked to run on: the wish is the business of whoever allocated.
+            _ if !runs => vec![Classes::Any],
             (Some(_), _) if !classed => vec![],
+            (Some(_), _) if conflict.is_some() => vec![],
             (Some(want), _) => class_at(want).map(|c| of(Some(c))).into_iter().collect(),
             // No device of it here: only devices without a class can join it.
             (None, [held]) if !mix => vec![of(class_at(held))],
@@ -167,6 +190,7 @@ impl Passes {
         Self {
             one,
             then_any: mix && wish.is_none(),
+            held: conflict,
         }
     }
 

@@ -41,13 +41,18 @@ impl<'v> State<'v> {
         }
     }
 
+    /// Whether the device may join what is chosen so far.
+    pub(super) fn fits(&self, claim: usize, offer: &Offer<'v>, candidate: &Candidate) -> bool {
+        let admin = offer.alternative.request.admin_access;
+        self.agrees(offer, candidate)
+            && self.unheld(claim, candidate, admin)
+            && (self.relaxed.room || admin || self.has_room(candidate))
+    }
+
     /// Takes the device for the claim, or says no and changes nothing.
     pub(super) fn take(&mut self, claim: usize, offer: &Offer<'v>, candidate: &Candidate) -> bool {
         let admin = offer.alternative.request.admin_access;
-        if !self.agrees(offer, candidate) || !self.unheld(claim, candidate, admin) {
-            return false;
-        }
-        if !self.relaxed.room && !admin && !self.has_room(candidate) {
+        if !self.fits(claim, offer, candidate) {
             return false;
         }
         for rule in &offer.rules {

@@ -14,6 +14,9 @@ use crate::model::{
 };
 use crate::snapshot::{NodeEntry, Pool, PoolDevice, PoolHealth, PoolState, Visible};
 
+/// Devices that are looked at for one alternative for the price of one search step.
+const LOOKED_PER_STEP: usize = 64;
+
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) pools: Vec<&'a PoolState>,
@@ -282,6 +285,12 @@ impl<'a> View<'a> {
             }
         }
         counts
+    }
+
+    /// What it took to look at every device for every alternative, in search steps.
+    pub(super) fn looked(&self) -> u32 {
+        let offers: usize = self.requests.iter().map(|r| r.offers.len()).sum();
+        u32::try_from(offers.saturating_mul(self.devices.len()) / LOOKED_PER_STEP).unwrap_or(u32::MAX)
     }
 
     /// Why the offer alone has too few. None: it has enough.

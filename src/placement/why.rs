@@ -1,23 +1,28 @@
 //! Why nothing was found, when no request alone explains it: the rule without which there would be a solution.
 
-use super::demand::Demand;
+use super::demand::{Demand, RESULTS};
 use super::search::Outcome;
 use super::solve::{Passes, over_alternatives};
 use super::state::Relaxed;
 use super::view::View;
 use super::words::listed;
-use crate::model::{ConstraintKind, Reason, Refusal};
+use crate::model::{ConstraintKind, Name, Reason, Refusal};
 
 /// Steps of one look at a relaxed problem: an explanation is worth less than a placement.
 const STEPS: u32 = 2_000;
 
 pub(super) fn cut(steps: u32) -> Refusal {
-    let words =
-        format!("no placement found within {steps} search steps: simplify the claim's requests and constraints");
+    let words = if steps == 0 {
+        "not looked at: other nodes used up the search steps of this pod; simplify the claim's requests and constraints"
+            .to_owned()
+    } else {
+        format!("no placement found within {steps} search steps: simplify the claim's requests and constraints")
+    };
     Refusal::new(Reason::Limit, words)
 }
 
-pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bool) -> Refusal {
+/// `left`: the steps that may still be spent, in all.
+pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bool, left: &mut u32) -> Refusal {
     // A request none of whose alternatives can be met alone: the first alternative is what was wanted most.
     for request in &view.requests {
         let mut shortages = request.offers.iter().map(|o| view.shortage(demand, o, mix));
@@ -27,16 +32,22 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
             return first;
         }
     }
-    let possible_without = |relaxed: Relaxed| {
-        let mut steps = STEPS;
+    if let Some(refusal) = too_many(demand, view) {
+        return refusal;
+    }
+    let mut possible_without = |relaxed: Relaxed| {
+        let granted = STEPS.min(*left);
+        let mut steps = granted;
         let attempt = |offers: &[usize], steps: &mut u32| passes.run(view, offers, relaxed, true, steps);
-        matches!(over_alternatives(view, &mut steps, attempt), Outcome::Found { .. })
+        let found = matches!(over_alternatives(view, &mut steps, attempt), Outcome::Found { .. });
+        *left -= granted - steps;
+        found
     };
     if possible_without(Relaxed {
         classes: true,
         ..Relaxed::default()
     }) {
-        return class_rule(demand, view);
+        return class_rule(demand, view, passes.held.as_ref());
     }
     if possible_without(Relaxed {
         constraints: true,
@@ -57,7 +68,30 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
     )
 }
 
-fn class_rule(demand: &Demand, view: &View<'_>) -> Refusal {
+/// A claim that would get more devices than it can hold, whichever alternatives it takes ("all" counts what is there).
+fn too_many(demand: &Demand, view: &View<'_>) -> Option<Refusal> {
+    demand.new_claims().enumerate().find_map(|(i, claim)| {
+        let requests = view.requests.iter().filter(|r| r.claim == i);
+        let least = requests.map(|r| {
+            r.offers
+                .iter()
+                .filter(|o| o.possible())
+                .map(|o| o.asked)
+                .min()
+                .unwrap_or(0)
+        });
+        let total = least.fold(0, usize::saturating_add);
+        (total > RESULTS).then(|| {
+            let words = format!(
+                "claim {} would get {total} devices: at most {RESULTS} go into one claim",
+                claim.claim.key.name
+            );
+            Refusal::new(Reason::Limit, words)
+        })
+    })
+}
+
+fn class_rule(demand: &Demand, view: &View<'_>, held: Option<&Name>) -> Refusal {
     let mut free = vec![];
     for offer in view.requests.iter().flat_map(|r| &r.offers) {
         for (class, n) in view.by_class(offer) {
@@ -68,12 +102,20 @@ fn class_rule(demand: &Demand, view: &View<'_>) -> Refusal {
         }
     }
     let free = listed("; free: ", &free);
-    match &demand.wishes.class {
-        Some(want) => Refusal::new(
+    match (&demand.wishes.class, held) {
+        (Some(want), Some(held)) => Refusal::new(
+            Reason::MixedClasses,
+            format!("the pod asks for class {want}, but its claims hold devices of class {held}"),
+        ),
+        (None, Some(held)) => Refusal::new(
+            Reason::MixedClasses,
+            format!("all devices of the pod must be of class {held}, which its claims hold already{free}"),
+        ),
+        (Some(want), None) => Refusal::new(
             Reason::WrongClass,
             format!("too few free devices of class {want}{free}"),
         ),
-        None => Refusal::new(
+        (None, None) => Refusal::new(
             Reason::MixedClasses,
             format!("all devices of the pod must be of one class{free}"),
         ),

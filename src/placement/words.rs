@@ -123,6 +123,10 @@ impl Shortage<'_> {
 
     fn class_refusal(&self, asked: &str) -> Option<Refusal> {
         let class = &self.alternative.class.name;
+        if self.alternative.request.admin_access {
+            // Looking at devices is not running on them.
+            return None;
+        }
         let unclassed = self.by_class.iter().find(|c| c.0.is_none()).map_or(0, |c| c.1);
         if let Some(want) = &self.wishes.class {
             let have = self.by_class.iter().find(|c| c.0 == Some(want)).map_or(0, |c| c.1);
@@ -136,7 +140,7 @@ impl Shortage<'_> {
             return Some(Refusal::new(Reason::WrongClass, words));
         }
         let best = self.by_class.iter().filter(|c| c.0.is_some()).map(|c| c.1).max();
-        if self.mix || self.alternative.request.admin_access || best.unwrap_or(0) + unclassed >= self.asked {
+        if self.mix || best.unwrap_or(0) + unclassed >= self.asked {
             return None;
         }
         let words = format!(
