@@ -1,5 +1,6 @@
 //! Placement from outside: clusters through `convert` and `index`, questions through the public functions.
 
+mod brute;
 mod mixed;
 mod reasons;
 mod world;
