@@ -1,6 +1,9 @@
 //! Placement from outside: clusters through `convert` and `index`, questions through the public functions.
 
+mod bounds;
 mod brute;
+mod features;
 mod mixed;
 mod reasons;
+mod scores;
 mod world;
