@@ -44,7 +44,7 @@ impl<'v> State<'v> {
     /// Takes the device for the claim, or says no and changes nothing.
     pub(super) fn take(&mut self, claim: usize, offer: &Offer<'v>, candidate: &Candidate) -> bool {
         let admin = offer.alternative.request.admin_access;
-        if !self.agrees(offer, candidate) || !self.unheld(claim, candidate, admin) {
+        if !self.unheld(claim, candidate, admin) || !self.agrees(offer, candidate) {
             return false;
         }
         if !self.relaxed.room && !admin && !self.has_room(candidate) {
@@ -94,7 +94,7 @@ impl<'v> State<'v> {
     }
 
     /// A device goes to one taker; for admin access to one of each claim.
-    fn unheld(&self, claim: usize, candidate: &Candidate, admin: bool) -> bool {
+    pub(super) fn unheld(&self, claim: usize, candidate: &Candidate, admin: bool) -> bool {
         let holders = self.holders[candidate.dev];
         match (admin, &candidate.takes) {
             (true, _) => holders & (1 << claim) == 0,

@@ -220,7 +220,12 @@ impl Case {
     /// Whether the choice is what the pod wished for.
     fn wished(&self, alternatives: &[&Wanted], choice: &Choice) -> bool {
         let Some(wish) = self.wish else { return true };
-        let classed = |w: &Wanted| self.cards.iter().any(|c| c.can_serve(w) && c.class.is_some());
+        // Whether what it speaks of are devices with classes, be they free or full.
+        let classed = |w: &Wanted| {
+            self.cards
+                .iter()
+                .any(|c| (!w.board_x || c.board == Some("x")) && c.class.is_some())
+        };
         let anywhere = self.asks.iter().flat_map(|a| &a.alternatives).any(classed);
         anywhere
             && choice.iter().zip(alternatives).all(|(picks, w)| {

@@ -312,7 +312,11 @@ fn hami_annotations_choose_by_product_and_uuid() {
         "nic",
         json!({"selectors": [{"cel": {"expression": "device.driver == 'nic.example.com'"}}]}),
     );
-    world.claim("c", ask(1));
+    world.class(
+        "card",
+        json!({"selectors": [{"cel": {"expression": format!("device.driver == '{DRIVER}'")}}]}),
+    );
+    world.claim("c", asking(json!({"deviceClassName": "card"})));
     world.claim("nic", asking(json!({"deviceClassName": "nic"})));
     let with_annotation = |claims: &[&str], key: &str, value: &str| annotated("p", claims, json!({key: value}));
     for (key, value, gets) in [
@@ -333,7 +337,7 @@ fn hami_annotations_choose_by_product_and_uuid() {
     }
     assert_eq!(
         world.refused(&with_annotation(&["c"], "nvidia.com/use-gpuuuid", "GPU-3"), "n"),
-        "wrong_class: 0 of 4 gpu devices fit nvidia.com/use-gpuuuid=GPU-3, 1 asked"
+        "wrong_class: 0 of 3 card devices fit nvidia.com/use-gpuuuid=GPU-3, 1 asked"
     );
 }
 
