@@ -5,5 +5,6 @@ mod brute;
 mod features;
 mod mixed;
 mod reasons;
+mod refused_pods;
 mod scores;
 mod world;
