@@ -325,13 +325,11 @@ impl<'v> Search<'_, 'v> {
     /// Finds the frame's next candidate and takes it.
     fn next(&mut self, frame: &mut Frame) -> Move {
         let (view, request, offer) = (self.view, frame.request, self.offer(frame.request));
-        let order = &self.orders[request];
         let spare = if order.fails { 0 } else { frame.missing - 1 };
         let last = order.picks.len().saturating_sub(spare);
         if std::mem::take(&mut frame.fresh) && order.tangled && !order.fails && !self.enough_fit(frame) {
             return Move::Back;
         }
-        let order = &self.orders[request];
         while frame.at < last {
             let at = frame.at;
             frame.at += 1;
@@ -347,6 +345,14 @@ impl<'v> Search<'_, 'v> {
             if frame.tried.contains(&dev.kind) {
                 continue;
             }
+            // No step: with 64 claims most of what comes first is given to those before.
+            let claim = view.requests[request].claim;
+            if !self
+                .state
+                .unheld(claim, candidate, offer.alternative.request.admin_access)
+            {
+                continue;
+            }
             if *self.steps == 0 {
                 return Move::Stop(Outcome::Cut);
             }
@@ -357,7 +363,7 @@ impl<'v> Search<'_, 'v> {
             if self.best.as_ref().is_some_and(|(best, _)| floor >= *best) {
                 continue;
             }
-            if self.state.take(view.requests[request].claim, offer, candidate) {
+            if self.state.take(claim, offer, candidate) {
                 return Move::Take(at, power);
             }
         }
