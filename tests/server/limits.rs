@@ -64,6 +64,26 @@ async fn a_body_over_the_limit_is_413() {
     works(&server).await;
 }
 
+/// The caller is still sending when it is told: the words must reach it all the same.
+#[tokio::test]
+async fn a_body_far_over_the_limit_is_told_so_too() {
+    let limits = Limits {
+        extender_bytes: 1000,
+        ..Limits::default()
+    };
+    let server = start(limits).await;
+    for http in BOTH {
+        for _ in 0..5 {
+            for body in [whole(vec![b' '; 8 << 20]), chunks(64 << 10, 128, false)] {
+                let mut conn = server.peer().connect(http).await.expect("connects");
+                let answer = conn.send(Method::POST, FILTER, body).await.expect("answers");
+                assert_eq!(answer.status, 413, "{http:?}");
+            }
+        }
+    }
+    works(&server).await;
+}
+
 #[tokio::test]
 async fn bodies_together_have_a_limit_too() {
     let limits = Limits {
