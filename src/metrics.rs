@@ -377,6 +377,13 @@ impl Metrics {
         self.admissions.with_label_values(&[outcome.as_str()]).inc();
     }
 
+    /// Why pods are left alone: the whole closed set, which admission owns. Its series exist from then on.
+    pub fn preset_skips(&self, reasons: impl IntoIterator<Item = &'static str>) {
+        for reason in reasons {
+            self.skips.with_label_values(&[reason]);
+        }
+    }
+
     /// A pod that admission left alone; the reason is one of `admission::Skip`.
     pub fn skipped(&self, reason: &'static str) {
         self.skips.with_label_values(&[reason]).inc();

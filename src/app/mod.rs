@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Admitter;
+use crate::admission::{Admitter, Skip};
 use crate::binding::{self, Binder};
 use crate::cluster::Cluster;
 use crate::index::Index;
@@ -63,6 +63,7 @@ impl Core {
         let selectors = Arc::new(Selectors::new());
         let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors)?));
         let metrics = Arc::new(Metrics::new().context("metrics")?);
+        metrics.preset_skips(Skip::ALL.map(Skip::as_str));
         let readiness = Arc::new(Readiness::new(metrics.clone(), ages.then_some(STALE_AFTER)));
         let index = Index::new(Arc::new(PolicyClassifier::new(policy.load_full())));
         let running = publish::spawn(index, fits(selectors.clone(), policy.clone()));

@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::route::Router;
+use super::stall::Stall;
 use super::{Limits, Service, Tls};
 use crate::metrics::{Metrics, Readiness};
 
@@ -118,6 +119,7 @@ async fn connection<S: Service>(
         tracing::debug!(%error, "TCP_NODELAY");
     }
     let current = shared.tls.current();
+    let stream = Stall::new(stream, shared.limits.stalled);
     let handshake = TlsAcceptor::from(current.config.clone()).accept(stream);
     let stream = match tokio::time::timeout(shared.limits.handshake, handshake).await {
         Ok(Ok(stream)) => stream,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -60,7 +60,9 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, readiness: Arc<
 
 fn answer(request: &Request<Incoming>, metrics: &Metrics, readiness: &Readiness) -> Response<Full<Bytes>> {
     if request.method() != Method::GET {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "this port takes GET\n".to_owned());
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "this port takes GET\n".to_owned());
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+        return response;
     }
     match request.uri().path() {
         "/livez" => text(StatusCode::OK, "ok\n".to_owned()),

@@ -13,6 +13,8 @@ pub struct Limits {
     pub idle: Duration,
     /// From a request's head to the end of its body.
     pub body: Duration,
+    /// How long a client may take no byte of an answer before its connection is closed.
+    pub stalled: Duration,
     /// Bytes of a head, HTTP/1 and HTTP/2.
     pub head_bytes: usize,
     /// Bytes of a body of filter and prioritize. Whole nodes (no nodeCacheCapable) need the room.
@@ -42,6 +44,7 @@ impl Default for Limits {
             first_request: Duration::from_secs(15),
             idle: Duration::from_secs(120),
             body: Duration::from_secs(10),
+            stalled: Duration::from_secs(30),
             head_bytes: 32 << 10,
             extender_bytes: 64 << 20,
             bind_bytes: 64 << 10,

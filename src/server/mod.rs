@@ -11,6 +11,7 @@ pub mod handlers;
 mod limits;
 mod route;
 mod service;
+mod stall;
 mod tls;
 mod verbs;
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
@@ -73,6 +73,7 @@ impl<S: Service> Router<S> {
             uid = tracing::field::Empty,
             node = tracing::field::Empty
         );
+        let one = request.version() < Version::HTTP_2;
         let work = self.answer(verb, client, request).instrument(span.clone());
         // State behind the service is atomics and swapped pointers: a panic leaves none of it half changed.
         let result = AssertUnwindSafe(work).catch_unwind().await;
@@ -97,8 +98,8 @@ impl<S: Service> Router<S> {
         if status == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         }
-        // What is left of a body we did not read must not be taken for the next request.
-        if matches!(outcome, Outcome::TooLarge | Outcome::Timeout) {
+        // What is left of a body we did not read must not be taken for the next request. HTTP/2 ends the stream.
+        if one && matches!(outcome, Outcome::TooLarge | Outcome::Timeout) {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -112,6 +113,9 @@ impl<S: Service> Router<S> {
     }
 
     async fn answer(&self, verb: Verb, client: &Client, request: Request<Incoming>) -> Result<Answered, Rejected> {
+        if !matches!(verb, Verb::Mutate | Verb::Other) {
+            may_call(client)?;
+        }
         let (room, limit) = match verb {
             Verb::Filter | Verb::Prioritize => (&self.extender, self.limits.extender_bytes),
             Verb::Bind => (&self.bind, self.limits.bind_bytes),
@@ -132,9 +136,6 @@ impl<S: Service> Router<S> {
                 Outcome::BadRequest,
                 "this path takes POST",
             ));
-        }
-        if verb != Verb::Mutate {
-            may_call(client)?;
         }
         let Ok(_permit) = room.try_acquire() else {
             let words = "wattlane is doing as much of this as it may at one time: try again";

@@ -113,7 +113,8 @@ impl Tls {
         stop: CancellationToken,
     ) {
         readiness.certificate_expires(self.not_after());
-        let mut unreadable = false;
+        // What was said last: the same error is said and counted once, another one again.
+        let mut said: Option<String> = None;
         while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
             let tls = self.clone();
             let result = match tokio::task::spawn_blocking(move || tls.reload()).await {
@@ -121,23 +122,20 @@ impl Tls {
                 Err(e) => Err(anyhow::Error::new(e).context("reading certificates")),
             };
             match result {
-                Ok(Reloaded::Unchanged) => unreadable = false,
+                Ok(Reloaded::Unchanged) => said = None,
                 Ok(Reloaded::Taken) => {
-                    unreadable = false;
+                    said = None;
                     metrics.tls_reload(true);
                     readiness.certificate_expires(self.not_after());
                     tracing::info!(not_after = self.not_after(), "new TLS certificate in use");
                 }
-                // A file that cannot be read is an error each time; it is said once.
                 Err(error) => {
-                    let again = std::mem::replace(&mut unreadable, true);
-                    if !again {
+                    let error = format!("{error:#}");
+                    if said.as_ref() != Some(&error) {
                         metrics.tls_reload(false);
-                        tracing::warn!(
-                            error = format!("{error:#}"),
-                            "TLS files not usable; the old ones stay in use"
-                        );
+                        tracing::warn!(error, "TLS files not usable; the old ones stay in use");
                     }
+                    said = Some(error);
                 }
             }
         }

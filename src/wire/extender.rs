@@ -65,8 +65,11 @@ impl<'a> ExtenderArgs<'a> {
         let pod = raw
             .pod
             .ok_or_else(|| WireError("ExtenderArgs: no Pod in it: nothing to place".into()))?;
-        let by_name = raw.names.is_some();
-        let names = match (raw.names, &raw.nodes) {
+        // An empty list beside whole nodes is how some callers write "none given".
+        let whole = raw.nodes.as_ref().is_some_and(|n| !n.is_empty());
+        let raw_names = raw.names.filter(|names| !(names.is_empty() && whole));
+        let by_name = raw_names.is_some();
+        let names = match (raw_names, &raw.nodes) {
             (Some(names), _) => names,
             (None, Some(nodes)) => nodes.iter().map(|n| n.name.clone()).collect(),
             (None, None) => vec![],
