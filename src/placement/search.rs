@@ -325,6 +325,7 @@ impl<'v> Search<'_, 'v> {
     /// Finds the frame's next candidate and takes it.
     fn next(&mut self, frame: &mut Frame) -> Move {
         let (view, request, offer) = (self.view, frame.request, self.offer(frame.request));
+        let order = &self.orders[request];
         let spare = if order.fails { 0 } else { frame.missing - 1 };
         let last = order.picks.len().saturating_sub(spare);
         if std::mem::take(&mut frame.fresh) && order.tangled && !order.fails && !self.enough_fit(frame) {
@@ -335,6 +336,15 @@ impl<'v> Search<'_, 'v> {
             frame.at += 1;
             let candidate = self.candidate(request, at);
             let dev = &view.devices[candidate.dev];
+            // No step: with 64 claims most of what comes first is given to those before. And before the selector's
+            // failure: the in-tree allocator does not evaluate it on a device the pod holds already.
+            let claim = view.requests[request].claim;
+            if !self
+                .state
+                .unheld(claim, candidate, offer.alternative.request.admin_access)
+            {
+                continue;
+            }
             if candidate.failed {
                 return Move::Stop(Outcome::Failed {
                     request,
@@ -343,14 +353,6 @@ impl<'v> Search<'_, 'v> {
                 });
             }
             if frame.tried.contains(&dev.kind) {
-                continue;
-            }
-            // No step: with 64 claims most of what comes first is given to those before.
-            let claim = view.requests[request].claim;
-            if !self
-                .state
-                .unheld(claim, candidate, offer.alternative.request.admin_access)
-            {
                 continue;
             }
             if *self.steps == 0 {
