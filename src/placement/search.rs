@@ -28,6 +28,13 @@ impl Power {
             },
         }
     }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            unknown: self.unknown.saturating_add(other.unknown),
+            watts: self.watts.saturating_add(other.watts),
+        }
+    }
 }
 
 /// Which devices a pass may use, by wattage class.
@@ -90,7 +97,7 @@ struct Search<'s, 'v> {
     /// By request.
     orders: Vec<Order>,
     /// By request: the least that this and all later requests draw.
-    floors: Vec<u32>,
+    floors: Vec<Power>,
     state: State<'v>,
     picks: Vec<Vec<usize>>,
     best: Option<(Power, Vec<Vec<usize>>)>,
@@ -164,15 +171,15 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
         }
         orders.push(order);
     }
-    let mut floors = vec![0_u32; orders.len() + 1];
-    let by_request: Vec<_> = chosen().collect();
-    for (r, (_, offer)) in by_request.iter().enumerate().rev() {
-        let watts = orders[r]
-            .picks
-            .iter()
-            .map(|i| drawn(view, offer, &offer.candidates[*i]).unwrap_or(0));
-        let asked = u32::try_from(offer.asked).unwrap_or(u32::MAX);
-        floors[r] = floors[r + 1].saturating_add(watts.min().unwrap_or(0).saturating_mul(asked));
+    let mut floors = vec![Power::default(); orders.len() + 1];
+    if !how.first_only {
+        let by_request: Vec<_> = chosen().collect();
+        for (r, (_, offer)) in by_request.iter().enumerate().rev() {
+            // By order, the first of them draw least.
+            let least = orders[r].picks.iter().take(offer.asked);
+            let watts = least.map(|i| drawn(view, offer, &offer.candidates[*i]));
+            floors[r] = watts.fold(floors[r + 1], |sum, watts| sum.plus(watts, 1));
+        }
     }
     let mut search = Search {
         view,
@@ -359,11 +366,15 @@ impl<'v> Search<'_, 'v> {
                 return Move::Stop(Outcome::Cut);
             }
             *self.steps -= 1;
-            let power = frame.power.plus(drawn(view, offer, candidate), 1);
-            // What later requests draw at the least; the rest of this one draws no less than this device, by order.
-            let floor = power.plus(Some(self.floors[request + 1]), 1);
-            if self.best.as_ref().is_some_and(|(best, _)| floor >= *best) {
-                continue;
+            let watts = drawn(view, offer, candidate);
+            let power = frame.power.plus(watts, 1);
+            if let Some((best, _)) = &self.best {
+                // By order, the rest of this request draws no less than this device a piece, and neither would
+                // any later device in its place.
+                let rest = u32::try_from(frame.missing).unwrap_or(u32::MAX);
+                if frame.power.plus(watts, rest).and(self.floors[request + 1]) >= *best {
+                    return Move::Back;
+                }
             }
             if self.state.take(claim, offer, candidate) {
                 return Move::Take(at, power);

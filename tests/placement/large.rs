@@ -30,3 +30,31 @@ fn the_one_group_that_is_large_enough_is_found() {
         "constraint: no free devices that each have the same gpu.nvidia.com/group (and its other constraints)"
     );
 }
+
+/// Seven partitions of 112 on sixteen cards, no two of which can be told to be alike: what is found first is best, and
+/// that is seen without looking at every other set.
+#[test]
+fn partitions_that_draw_alike_do_not_exhaust_the_search() {
+    let card = |i: usize| json!({"name": format!("card{i}"), "counters": {"slots": {"value": "7"}}});
+    let part = |i: usize| {
+        let counters = json!({"slots": {"value": "1"}});
+        let consumes = json!([{"counterSet": format!("card{}", i / 7), "counters": counters}]);
+        with(
+            gpu(&format!("p{i:03}"), "x", 100),
+            json!({ "consumesCounters": consumes }),
+        )
+    };
+    let mut world = World::new();
+    world.node("n", &[]);
+    let pool = json!({"name": "n", "generation": 1, "resourceSliceCount": 2});
+    let devices: Vec<_> = (0..112).map(part).collect();
+    let cards: Vec<_> = (0..16).map(card).collect();
+    world.slice("n", json!({"nodeName": "n", "pool": pool, "devices": devices}));
+    world.slice(
+        "n-counters",
+        json!({"nodeName": "n", "pool": pool, "sharedCounters": cards}),
+    );
+    world.claim("c", ask(7));
+    let placed = world.place(&pod("p", &["c"]), "n").expect("112 are free");
+    assert_eq!((placed.watts, placed.cut), (700, false));
+}
