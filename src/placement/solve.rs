@@ -180,7 +180,8 @@ impl Passes {
             _ if !runs => vec![Classes::Any],
             (Some(_), _) if !classed => vec![],
             (Some(_), _) if conflict.is_some() => vec![],
-            (Some(want), _) => class_at(want).map(|c| of(Some(c))).into_iter().collect(),
+            // Not on this node: devices that have no class to be of (a NIC) may still serve their requests.
+            (Some(want), _) => vec![of(class_at(want))],
             // No device of it here: only devices without a class can join it.
             (None, [held]) if !mix => vec![of(class_at(held))],
             // It holds several already: mixing is a fact, and no rule of ours undoes it.

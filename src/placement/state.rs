@@ -101,7 +101,7 @@ impl<'v> State<'v> {
     }
 
     /// A device goes to one taker; for admin access to one of each claim. One that is shared goes to any number.
-    fn unheld(&self, claim: usize, candidate: &Candidate, admin: bool) -> bool {
+    pub(super) fn unheld(&self, claim: usize, candidate: &Candidate, admin: bool) -> bool {
         let holders = self.holders[candidate.dev];
         match (admin, &candidate.takes) {
             (_, Some(_)) => true,

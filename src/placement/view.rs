@@ -345,13 +345,13 @@ impl<'a> Offer<'a> {
             None => None,
         };
         let all = wanted.count == Count::All;
+        self.classed |= dev.class.is_some();
         if all && room.is_none() {
             // As in the in-tree allocator, "all" means all that can serve the capacity asked for.
             return;
         }
         self.asked += usize::from(all);
         self.stages.matched += 1;
-        self.classed |= dev.class.is_some();
         if purpose == Purpose::Place && !demand.wishes.admit(driver, dev.info) {
             return;
         }

@@ -1,6 +1,11 @@
 //! Placement from outside: clusters through `convert` and `index`, questions through the public functions.
 
+mod bounds;
+mod brute;
+mod features;
 mod large;
 mod mixed;
 mod reasons;
+mod refused_pods;
+mod scores;
 mod world;

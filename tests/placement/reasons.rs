@@ -1,109 +1,25 @@
-//! Every reason placement can give, with its exact words.
+//! Every reason placement can give, with its exact words; those of pods and claims are in `refused_pods`.
 
 use serde_json::{Value, json};
 
-use super::world::{World, annotated, ask, asking, gpu, mixed, pod, pod_of, request, with};
+use super::world::{World, annotated, ask, asking, gpu, mixed, pod, request, with};
 
-fn one_node(devices: &[Value]) -> World {
+pub(crate) fn one_node(devices: &[Value]) -> World {
     let mut world = World::new();
     world.node("n", devices);
     world
 }
 
 /// What node `n` says to a pod whose only claim asks for this.
-fn says(world: &mut World, spec: Value) -> String {
+pub(crate) fn says(world: &mut World, spec: Value) -> String {
     world.claim("c", spec);
     world.refused(&pod("p", &["c"]), "n")
 }
 
 /// What every node says, because the pod itself cannot be placed.
-fn nowhere(world: &World, pod: &wattlane::model::Pod) -> String {
+pub(crate) fn nowhere(world: &World, pod: &wattlane::model::Pod) -> String {
     let refusal = world.demand(pod).expect_err("no node can take it");
     format!("{}: {}", refusal.reason.as_str(), refusal.message)
-}
-
-#[test]
-fn claims_that_are_not_there() {
-    let mut world = one_node(&mixed());
-    assert_eq!(
-        nowhere(&world, &pod("p", &["c"])),
-        "claim_missing: claim c is not there yet"
-    );
-    let from_template = |status: Value| {
-        pod_of(
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "uid-p"},
-            "spec": {"containers": [{"name": "c"}], "resourceClaims": [{"name": "mine", "resourceClaimTemplateName": "t"}]},
-            "status": {"resourceClaimStatuses": status}}),
-        )
-    };
-    assert_eq!(
-        nowhere(&world, &from_template(json!([]))),
-        "claim_missing: claim mine is not there yet"
-    );
-    let generated = from_template(json!([{"name": "mine", "resourceClaimName": "p-mine"}]));
-    assert_eq!(
-        nowhere(&world, &generated),
-        "claim_missing: claim p-mine is not there yet"
-    );
-    world.claim("p-mine", ask(1));
-    assert_eq!(
-        nowhere(&world, &generated),
-        "claim_unusable: claim p-mine was not made for this pod"
-    );
-    let owned_by = |uid: &str| json!({"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": true}]});
-    world.claim_with("p-mine", ask(1), owned_by("uid-other"), json!({}));
-    assert_eq!(
-        nowhere(&world, &generated),
-        "claim_unusable: claim p-mine was not made for this pod"
-    );
-    world.claim_with("p-mine", ask(1), owned_by("uid-p"), json!({}));
-    assert_eq!(world.devices(&generated, "n"), ["gpu-1"]);
-    // The controller says that none is needed.
-    assert!(
-        world
-            .demand(&from_template(json!([{"name": "mine"}])))
-            .expect("nothing to place")
-            .is_empty()
-    );
-}
-
-#[test]
-fn claims_that_cannot_be_used() {
-    let mut world = one_node(&mixed());
-    world.claim_with(
-        "c",
-        ask(1),
-        json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-        json!({}),
-    );
-    assert_eq!(
-        nowhere(&world, &pod("p", &["c"])),
-        "claim_unusable: claim c is being deleted"
-    );
-
-    let consumer = |uid: String| json!({"resource": "pods", "name": "x", "uid": uid});
-    let full: Vec<_> = (0..256).map(|i| consumer(format!("u{i}"))).collect();
-    let allocation =
-        json!({"devices": {"results": [{"request": "r", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}]}});
-    world.claim_with(
-        "full",
-        ask(1),
-        json!({}),
-        json!({"allocation": allocation, "reservedFor": full}),
-    );
-    assert_eq!(
-        nowhere(&world, &pod("p", &["full"])),
-        "limit: claim full is used by 256 pods, the most it may have"
-    );
-    let mut ours = full[1..].to_vec();
-    ours.push(consumer("uid-p".into()));
-    world.claim_with(
-        "full",
-        ask(1),
-        json!({}),
-        json!({"allocation": allocation, "reservedFor": ours}),
-    );
-    assert_eq!(world.devices(&pod("p", &["full"]), "n"), ["gpu-0"]);
 }
 
 #[test]
@@ -402,99 +318,6 @@ fn admin_access_needs_the_namespace_label() {
     world.node("m", &mixed());
     world.claim("d", ask(2));
     assert_eq!(world.devices(&pod("q", &["d"]), "m"), ["gpu-1", "gpu-3"]);
-}
-
-#[test]
-fn limits_of_a_claim() {
-    let devices: Vec<_> = (0..40).map(|i| gpu(&format!("g{i:02}"), "x", 1)).collect();
-    let mut world = one_node(&devices);
-    world.claim("c", ask(33));
-    assert_eq!(
-        nowhere(&world, &pod("p", &["c"])),
-        "limit: claim c asks for 33 devices: at most 32 go into one claim"
-    );
-    assert_eq!(
-        says(&mut world, asking(json!({"allocationMode": "All"}))),
-        "limit: claim c would get 40 devices: at most 32 go into one claim"
-    );
-    world.claim("c", ask(32));
-    assert_eq!(world.devices(&pod("p", &["c"]), "n").len(), 32);
-    // An alternative that is too large gives way to one that is not.
-    let list = json!({"requests": [{"name": "r", "firstAvailable": [
-        {"name": "all", "deviceClassName": "gpu", "allocationMode": "All"},
-        {"name": "some", "deviceClassName": "gpu", "count": 20}]},
-        request("s", json!({"count": 12}))]});
-    world.claim("c", list);
-    assert_eq!(world.devices(&pod("p", &["c"]), "n").len(), 32);
-
-    let names: Vec<String> = (0..65).map(|i| format!("c{i}")).collect();
-    for name in &names {
-        world.claim(name, ask(1));
-    }
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    assert_eq!(
-        nowhere(&world, &pod("p", &names)),
-        "limit: 65 claims in one pod: at most 64 are placed"
-    );
-}
-
-#[test]
-fn an_extended_resource_that_only_dra_serves() {
-    let mut world = one_node(&mixed());
-    let asks = |resource: &str| {
-        pod_of(
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default", "uid": "u"},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": {resource: "1"}, "requests": {resource: "1"}}}]}}),
-        )
-    };
-    let plain = asks("nvidia.com/gpu");
-    assert!(world.demand(&plain).expect("not mapped").is_empty());
-    let mapping = |name: &str, created: &str| {
-        json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
-            "metadata": {"name": name, "creationTimestamp": created}, "spec": {"extendedResourceName": "nvidia.com/gpu"}})
-    };
-    // The newest class with the name, then the first by name.
-    for (name, created) in [
-        ("old", "2025-01-01T00:00:00Z"),
-        ("b", "2026-01-01T00:00:00Z"),
-        ("a", "2026-01-01T00:00:00Z"),
-    ] {
-        world.apply(mapping(name, created));
-    }
-    for i in 0..8 {
-        world.apply(mapping(&format!("c{i}"), "2025-06-01T00:00:00Z"));
-    }
-    assert_eq!(
-        world.refused(&plain, "n"),
-        "unserved_extended_resource: nvidia.com/gpu is DeviceClass a, and the pod has no claim for it: \
-         it would run without a device"
-    );
-    assert_eq!(
-        world.refused(&asks("deviceclass.resource.kubernetes.io/gpu"), "n"),
-        "unserved_extended_resource: deviceclass.resource.kubernetes.io/gpu is DeviceClass gpu, and the pod has no claim \
-         for it: it would run without a device"
-    );
-    // A node with a device plugin serves it.
-    world.apply(
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "n"},
-        "status": {"allocatable": {"nvidia.com/gpu": "4"}}}),
-    );
-    assert_eq!(world.check(&plain, "n"), Ok(()));
-}
-
-#[test]
-fn annotations_that_cannot_be_read() {
-    let mut world = one_node(&mixed());
-    world.claim("c", ask(1));
-    let says = |key: &str, value: &str| nowhere(&world, &annotated("p", &["c"], json!({key: value})));
-    assert_eq!(
-        says("wattlane.dev/mix-classes", "yes"),
-        "invalid_request: annotation wattlane.dev/mix-classes is \"yes\", not true or false"
-    );
-    assert_eq!(
-        says("nvidia.com/use-gputype", ", ,"),
-        "invalid_request: annotation nvidia.com/use-gputype is \", ,\", not a comma-separated list"
-    );
 }
 
 #[test]

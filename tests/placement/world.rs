@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wattlane::convert;
 use wattlane::index::{Change, Index};
 use wattlane::model::{
-    AttributeValue, Classified, Classifier, Device, DeviceId, Labels, Name, NamespacedName, Pod, Refusal, WattOrigin,
+    AttributeValue, Classified, Classifier, Device, DeviceId, Labels, Name, Pod, Refusal, WattOrigin,
 };
 use wattlane::placement::{self, Context, Demand, Placement, Rules};
 use wattlane::selector::Selectors;
@@ -271,8 +271,4 @@ pub(crate) fn annotated(name: &str, claims: &[&str], annotations: Value) -> Pod 
 
 pub(crate) fn pod_of(object: Value) -> Pod {
     convert::pod(&object).unwrap_or_else(|e| panic!("test pod: {e}"))
-}
-
-pub(crate) fn key(name: &str) -> NamespacedName {
-    NamespacedName::new("default", name)
 }
