@@ -14,9 +14,10 @@ use super::{ClusterArg, Output, load_policy, standin, table};
 use crate::admission::{Decision, Request};
 use crate::app::Core;
 use crate::cluster::embedded::Embedded;
-use crate::model::{DeviceResult, NamespacedName, Pod, Refusal};
-use crate::placement::{self, Context, Demand, Placement};
-use crate::snapshot::{NodeEntry, Snapshot};
+use crate::convert::result_json;
+use crate::model::{NamespacedName, Pod, Refusal};
+use crate::placement::{self, ClaimPlacement, Context, Demand, Placement};
+use crate::snapshot::NodeEntry;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -140,7 +141,7 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
                 link_cost: Some(placement.cost.links),
                 watts: Some(placement.watts),
                 class: placement.class.as_ref().map(ToString::to_string),
-                allocations: allocations(&snapshot, placement),
+                allocations: allocations(placement),
             },
             Err(reason) => Answer {
                 node,
@@ -156,45 +157,14 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
     }
 }
 
-fn allocations(_snapshot: &Snapshot, placement: &Placement) -> BTreeMap<String, Vec<Given>> {
-    let given = |result: &DeviceResult| Given {
-        request: result.request.to_string(),
-        driver: result.id.driver.to_string(),
-        pool: result.id.pool.to_string(),
-        device: result.id.device.to_string(),
-        admin_access: result.admin_access.then_some(true),
-        share_id: result.share_id.as_ref().map(ToString::to_string),
-        consumed_capacity: result
-            .consumed_capacity
-            .iter()
-            .map(|(k, v)| (k.to_string(), v.to_string()))
-            .collect(),
-    };
+/// By ResourceClaim, the results in the shape of the API.
+fn allocations(placement: &Placement) -> BTreeMap<String, Vec<Value>> {
+    let results = |c: &ClaimPlacement| c.allocation.results.iter().map(result_json).collect();
     placement
         .claims
         .iter()
-        .map(|c| {
-            (
-                c.claim.key.name.to_string(),
-                c.allocation.results.iter().map(given).collect(),
-            )
-        })
+        .map(|c| (c.claim.key.name.to_string(), results(c)))
         .collect()
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Given {
-    request: String,
-    driver: String,
-    pool: String,
-    device: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    admin_access: Option<bool>,
-    #[serde(rename = "shareID", skip_serializing_if = "Option::is_none")]
-    share_id: Option<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    consumed_capacity: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -208,7 +178,7 @@ struct Answer {
     link_cost: Option<u32>,
     watts: Option<u32>,
     class: Option<String>,
-    allocations: BTreeMap<String, Vec<Given>>,
+    allocations: BTreeMap<String, Vec<Value>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -241,7 +211,12 @@ impl Report {
             let answer = match &node.reason {
                 Some(reason) => reason.clone(),
                 None => {
-                    let devices: Vec<_> = node.allocations.values().flatten().map(|d| d.device.as_str()).collect();
+                    let devices: Vec<_> = node
+                        .allocations
+                        .values()
+                        .flatten()
+                        .filter_map(|d| d["device"].as_str())
+                        .collect();
                     let class = node.class.as_deref().map(|c| format!(" ({c})")).unwrap_or_default();
                     format!(
                         "{}{class}",

@@ -5,8 +5,10 @@ use super::demand::RESULTS;
 use super::state::{Relaxed, State};
 use super::view::{Candidate, Offer, View};
 
-/// Candidates that are looked through, before the search begins or for a first glance, for the price of one step.
+/// Candidates that are looked through before the search begins for the price of one step.
 const LOOKED_PER_STEP: usize = 64;
+/// Candidates that are held against all rules, without being taken, for the price of one step.
+const WEIGHED_PER_STEP: usize = 8;
 
 /// What a set of devices draws. Fewer devices of unknown watts first, then fewer watts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -314,7 +316,7 @@ impl<'v> Search<'_, 'v> {
                 break;
             }
         }
-        let price = u32::try_from(looked / LOOKED_PER_STEP).unwrap_or(u32::MAX);
+        let price = u32::try_from(looked / WEIGHED_PER_STEP).unwrap_or(u32::MAX);
         *self.steps = self.steps.saturating_sub(price);
         fit == frame.missing
     }

@@ -114,7 +114,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 type Power = (u32, u32);
 
-/// One choice: by ask, positions of cards (one shared card may serve several asks).
+/// One choice: by ask, positions of cards, each once; a shared card may be in several asks.
 type Choice = Vec<Vec<usize>>;
 
 impl Card {

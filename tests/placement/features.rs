@@ -201,16 +201,18 @@ fn share_ids_are_uuids_and_no_two_are_equal() {
             "slots": {"value": "40", "requestPolicy": {"default": "1", "validRange": {"min": "1", "step": "1"}}}}}),
         )
     };
+    // As in-tree: one request takes a device once, so that many shares are many requests.
+    let shares = |count: usize| {
+        let one = |i| request(&format!("r{i}"), json!({"capacity": {"requests": {"memory": "2Gi"}}}));
+        json!({"requests": (0..count).map(one).collect::<Vec<_>>()})
+    };
     let mut world = World::new();
     world.node("n", &[shared("s0"), shared("s1")]);
     let mut seen = HashSet::new();
     for i in 0..8 {
         let (name, other) = (format!("c{i}"), format!("d{i}"));
         for claim in [&name, &other] {
-            world.claim(
-                claim,
-                asking(json!({"count": 2, "capacity": {"requests": {"memory": "2Gi"}}})),
-            );
+            world.claim(claim, shares(4));
         }
         let pod = pod(&format!("p{i}"), &[&name, &other]);
         let placed = world.place(&pod, "n").expect("fits");
@@ -244,19 +246,13 @@ fn share_ids_are_uuids_and_no_two_are_equal() {
         }
         world.commit(&placed);
     }
-    // 32 shares of 2Gi are 64Gi of 160Gi: 48Gi are left of each card.
-    world.claim(
-        "rest",
-        asking(json!({"count": 2, "capacity": {"requests": {"memory": "48Gi"}}})),
-    );
-    world.claim(
-        "more",
-        asking(json!({"count": 2, "capacity": {"requests": {"memory": "49Gi"}}})),
-    );
-    assert_eq!(world.devices(&pod("q", &["rest"]), "n"), ["s0", "s1"]);
+    // 64 shares of 2Gi are 128Gi of 160Gi: sixteen are left, not seventeen.
+    world.claim("rest", shares(16));
+    world.claim("more", shares(17));
+    assert_eq!(world.devices(&pod("q", &["rest"]), "n").len(), 16);
     assert_eq!(
         world.refused(&pod("q", &["more"]), "n"),
-        "capacity_exhausted: counters or capacity are left for 0 of 2 gpu devices, 2 asked"
+        "capacity_exhausted: the requests compete for the same devices, counters or capacity, and not all can be met together"
     );
 }
 
