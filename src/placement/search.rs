@@ -85,12 +85,28 @@ pub(super) enum Outcome {
     Nothing,
     /// The steps ended before anything was found.
     Cut,
-    /// The search came to a device on which a selector failed: request, alternative, device.
+    /// The search came to a device on which a selector failed: request, alternative, device; and the choices up to
+    /// it, itself included.
     Failed {
         request: usize,
         offer: usize,
         dev: usize,
+        path: Path,
     },
+}
+
+/// The way to a find or a failure: for each request its alternative, then its candidates. Compared, it says which of
+/// two a search that chooses alternatives as it goes, as the in-tree one does, comes to first.
+pub(super) type Path = Vec<usize>;
+
+/// The path of these choices.
+pub(super) fn path(offers: &[usize], picks: &[Vec<usize>]) -> Path {
+    offers
+        .iter()
+        .zip(picks)
+        .flat_map(|(offer, picks)| std::iter::once(offer).chain(picks))
+        .copied()
+        .collect()
 }
 
 struct Search<'s, 'v> {
@@ -355,10 +371,13 @@ impl<'v> Search<'_, 'v> {
                 continue;
             }
             if candidate.failed {
+                let mut way = path(&self.offers[..=request], &self.picks);
+                way.push(self.orders[request].picks[at]);
                 return Move::Stop(Outcome::Failed {
                     request,
                     offer: self.offers[request],
                     dev: candidate.dev,
+                    path: way,
                 });
             }
             if frame.tried.contains(&dev.kind) {

@@ -6,7 +6,7 @@
 
 use super::demand::Demand;
 use super::matching::failure;
-use super::search::{Choice, Classes, How, Outcome, Power, search};
+use super::search::{self, Choice, Classes, How, Outcome, Path, Power, search};
 use super::state::Relaxed;
 use super::view::{Purpose, View};
 use super::{Context, Placement, result, why};
@@ -43,16 +43,36 @@ pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Resul
 /// What the in-tree allocator would take: the first find in list order. None: nothing.
 pub(super) fn in_list_order(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Vec<DeviceId>> {
     let (view, _) = View::of(ctx, demand, node, Purpose::ListOrder).ok()?;
+    match in_tree_comes_to(&view, &mut demand.allowance()) {
+        Some(Outcome::Found { choice, .. }) => Some(result::devices(&view, &choice).map(|(_, id)| id).collect()),
+        _ => None,
+    }
+}
+
+/// What a search in list order that chooses alternatives as it goes comes to first: a find, or a device on which a
+/// selector fails. Our searches run with the alternatives fixed; the first event of all of them is the one whose path
+/// is least.
+fn in_tree_comes_to(view: &View<'_>, steps: &mut u32) -> Option<Outcome> {
     let how = How {
         classes: Classes::Any,
         relaxed: Relaxed::default(),
         first_only: true,
     };
-    let mut steps = demand.allowance();
-    match over_alternatives(&view, &mut steps, |offers, steps| search(&view, offers, how, steps)) {
-        Outcome::Found { choice, .. } => Some(result::devices(&view, &choice).map(|(_, id)| id).collect()),
-        _ => None,
-    }
+    let mut first: Option<(Path, Outcome)> = None;
+    over_alternatives(view, steps, |offers, steps| {
+        let outcome = search(view, offers, how, steps);
+        let path = match &outcome {
+            Outcome::Found { choice, .. } => search::path(&choice.offers, &choice.picks),
+            Outcome::Failed { path, .. } => path.clone(),
+            Outcome::Nothing => return Outcome::Nothing,
+            Outcome::Cut => return Outcome::Cut,
+        };
+        if first.as_ref().is_none_or(|(least, _)| path < *least) {
+            first = Some((path, outcome));
+        }
+        Outcome::Nothing
+    });
+    first.map(|(_, outcome)| outcome)
 }
 
 fn solve<'a>(
@@ -97,13 +117,10 @@ fn solve<'a>(
 /// refuses is refused here too, with the selector's words.
 fn in_tree_would_stop(ctx: Context<'_>, demand: &Demand, node: &NodeEntry, steps: &mut u32) -> Result<(), Refusal> {
     let (view, _) = View::of(ctx, demand, node, Purpose::ListOrder)?;
-    let how = How {
-        classes: Classes::Any,
-        relaxed: Relaxed::default(),
-        first_only: true,
-    };
-    let outcome = over_alternatives(&view, steps, |offers, steps| search(&view, offers, how, steps));
-    if let Outcome::Failed { request, offer, dev } = outcome {
+    if let Some(Outcome::Failed {
+        request, offer, dev, ..
+    }) = in_tree_comes_to(&view, steps)
+    {
         let dev = &view.devices[dev];
         let alternative = view.requests[request].offers[offer].alternative;
         return Err(failure(alternative, &view.pools[dev.pool].pool, dev.at));
