@@ -241,13 +241,13 @@ pub(crate) fn table(report: &Value) -> String {
         "verb", "nodes", "fit", "conns", "http", "p50 ms", "p99 ms", "p99.9 ms", "p50 range", "req/s", "bytes"
     );
     let number = |v: &Value| v.as_f64().map_or("-".to_owned(), |n| format!("{n:.3}"));
-    let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
+    let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
     for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
         if row["serverSide"] == json!(true) {
             out += &format!(
                 "{:<11}{:>6}  inside the server, all series: p50 ≤ {} ms, p99 ≤ {} ms; ready after {} s\n",
                 text(&row["verb"]),
-                row["nodes"],
+                text(&row["nodes"]),
                 number(&row["p50MsAtMost"]),
                 number(&row["p99MsAtMost"]),
                 number(&row["readyAfterSeconds"]),
@@ -258,16 +258,16 @@ pub(crate) fn table(report: &Value) -> String {
         out += &format!(
             "{:<11}{:>6}  {:<5}{:>5} {:>5}{:>10}{:>10}{:>10}  {:<17}{:>9.0}{:>10}\n",
             text(&row["verb"]),
-            row["nodes"],
+            text(&row["nodes"]),
             text(&row["fit"]),
-            row["connections"],
+            text(&row["connections"]),
             text(&row["http"]),
             number(&row["p50Ms"]),
             number(&row["p99Ms"]),
             number(&row["p999Ms"]),
             range,
             row["perSecond"].as_f64().unwrap_or(0.0),
-            row["responseBytes"],
+            text(&row["responseBytes"]),
         );
     }
     out
