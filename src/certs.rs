@@ -117,8 +117,6 @@ impl Authority {
 pub struct Ephemeral {
     pub pair: Pair,
     pub ca_cert: String,
-    /// Signs client pairs, for tests and for the service talking to itself.
-    pub authority: Authority,
 }
 
 /// # Errors
@@ -127,8 +125,7 @@ pub fn ephemeral(names: &[String]) -> anyhow::Result<Ephemeral> {
     let authority = Authority::new()?;
     Ok(Ephemeral {
         pair: authority.serving(names, 365)?,
-        ca_cert: authority.pair.cert.clone(),
-        authority,
+        ca_cert: authority.pair.cert,
     })
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// Each series this many times, alternating with the others; the median run is reported, with the range.
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Do not pin client and server to a core each.
+    /// Do not pin the server to core 1.
     #[arg(long)]
     no_pin: bool,
     /// Write every sample of every run here, as JSON.

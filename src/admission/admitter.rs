@@ -109,7 +109,8 @@ impl Admitter {
                     WriteError::Refused(_) | WriteError::NotFound(_) => 422,
                     WriteError::Conflict(_) | WriteError::Unknown(_) => 500,
                 };
-                let message = format!("wattlane could not make the ResourceClaimTemplate {key}: {e}");
+                // The error names the template.
+                let message = format!("wattlane could not make a claim template for the pod: {e}");
                 tracing::warn!(template = %key, error = %e, "pod refused: its claim template could not be made");
                 Err(Refused::new(code, message))
             }

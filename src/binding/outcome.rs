@@ -1,4 +1,4 @@
-//! How a bind ended: closed sets for metrics, words for the pod's event.
+//! How a bind ended: closed sets for logs and metrics, words for the pod's event.
 
 use crate::model::{Name, Reason, Refusal};
 
@@ -13,8 +13,6 @@ pub enum BindOutcome {
 }
 
 impl BindOutcome {
-    pub const ALL: [Self; 3] = [Self::Bound, Self::Plain, Self::Already];
-
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bound => "bound",

@@ -141,6 +141,7 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
                 link_cost: Some(placement.cost.links),
                 watts: Some(placement.watts),
                 class: placement.class.as_ref().map(ToString::to_string),
+                cut: placement.cut,
                 allocations: allocations(placement),
             },
             Err(reason) => Answer {
@@ -178,6 +179,9 @@ struct Answer {
     link_cost: Option<u32>,
     watts: Option<u32>,
     class: Option<String>,
+    /// The step limit ended the search: there may be a better choice.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cut: bool,
     allocations: BTreeMap<String, Vec<Value>>,
 }
 
@@ -218,8 +222,9 @@ impl Report {
                         .filter_map(|d| d["device"].as_str())
                         .collect();
                     let class = node.class.as_deref().map(|c| format!(" ({c})")).unwrap_or_default();
+                    let cut = if node.cut { "; the search was cut short" } else { "" };
                     format!(
-                        "{}{class}",
+                        "{}{class}{cut}",
                         if devices.is_empty() {
                             "no devices".to_owned()
                         } else {

@@ -129,11 +129,23 @@ fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "wattlane: {text}");
 }
 
+/// What was made of the files beyond what is in them: filled in, or left aside. A Deployment handed to `simulate`
+/// must not pass for a cluster without pods.
 fn say_assumptions(embedded: &Embedded) {
+    const SHOWN: usize = 8;
     embedded
         .assumptions()
         .iter()
         .for_each(|text| note(&format!("assumed: {text}")));
+    let skipped = embedded.skipped();
+    if skipped.is_empty() {
+        return;
+    }
+    let mut kinds: Vec<_> = skipped.iter().take(SHOWN).map(|(k, n)| format!("{k} ({n})")).collect();
+    if skipped.len() > SHOWN {
+        kinds.push(format!("and {} more kinds", skipped.len() - SHOWN));
+    }
+    note(&format!("not looked at: {}", kinds.join(", ")));
 }
 
 fn load_policy(path: Option<&Path>) -> anyhow::Result<PolicySource> {

@@ -135,7 +135,10 @@ impl Walk {
         });
         let (status, body) = self.client.post("/admission/mutate", review.to_string()).await?;
         if !status.is_success() {
-            bail!("admission answered {status}: {}", String::from_utf8_lossy(&body));
+            bail!(
+                "admission answered {status}: {}",
+                String::from_utf8_lossy(&body).trim_end()
+            );
         }
         let answer: Value = serde_json::from_slice(&body).context("the answer of admission")?;
         let response = &answer["response"];
@@ -227,7 +230,10 @@ impl Walk {
         let body = json!({"Pod": pod, "Nodes": null, "NodeNames": names});
         let (status, answer) = self.client.post(path, body.to_string()).await?;
         if !status.is_success() {
-            bail!("{path} answered {status}: {}", String::from_utf8_lossy(&answer));
+            bail!(
+                "{path} answered {status}: {}",
+                String::from_utf8_lossy(&answer).trim_end()
+            );
         }
         serde_json::from_slice(&answer).with_context(|| format!("the answer of {path}"))
     }

@@ -3,10 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Map as Object, Value, json};
 
-use super::ConvertError;
 use super::claim::{Opaque, RawToleration, tolerations};
 use super::node::{RawSelector, selector, selector_json};
-use super::read::{Amount, List, Map, Names, read};
+use super::read::{Amount, List, Map, Names};
 use crate::model::{
     AllocatedConfig, Allocation, ConfigSource, Consumer, DeviceId, DeviceResult, Effect, Name, QualifiedName,
     Toleration,
@@ -64,11 +63,6 @@ pub(super) struct RawConsumer<'a> {
     pub(super) resource: &'a str,
     pub(super) name: &'a str,
     pub(super) uid: &'a str,
-}
-
-/// Reads `status.allocation`.
-pub fn read_allocation(value: &Value) -> Result<Allocation, ConvertError> {
-    Ok(allocation(read(value)?, &mut Names::default()))
 }
 
 pub(super) fn allocation(raw: RawAllocation<'_>, names: &mut Names) -> Allocation {

@@ -15,7 +15,7 @@ mod slice;
 #[cfg(test)]
 mod tests;
 
-pub use allocation::{allocation_json, consumer_json, read_allocation, result_json};
+pub use allocation::{allocation_json, consumer_json, result_json};
 pub use claim::{claim, device_class, template};
 pub use node::{namespace, node, runtime_class};
 pub use object::{Key, Kind, Object};

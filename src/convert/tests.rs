@@ -283,7 +283,8 @@ fn an_allocation_survives_the_way_there_and_back() {
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
             {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]},
     });
-    assert_eq!(allocation_json(&read_allocation(&value).unwrap()), value);
+    let claim = claim(&json!({"metadata": {"name": "c"}, "spec": {}, "status": {"allocation": value}})).unwrap();
+    assert_eq!(allocation_json(&claim.allocation.unwrap()), value);
 }
 
 #[test]

@@ -27,22 +27,12 @@ impl Bits {
         }
     }
 
-    pub fn remove(&mut self, i: usize) {
-        if let Some(w) = self.words.get_mut(i / 64) {
-            *w &= !(1 << (i % 64));
-        }
-    }
-
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|w| *w == 0)
-    }
-
-    pub fn words(&self) -> &[u64] {
-        &self.words
     }
 
     /// 64 positions at once; beyond the size: none.
@@ -73,8 +63,7 @@ mod tests {
             bits.insert(i);
         }
         assert_eq!(bits.iter().collect::<Vec<_>>(), [0, 63, 64, 129]);
-        bits.remove(63);
-        assert!(!bits.contains(63) && bits.contains(64) && !bits.contains(500));
-        assert_eq!(bits.len(), 3);
+        assert!(!bits.contains(62) && bits.contains(64) && !bits.contains(500));
+        assert_eq!(bits.len(), 4);
     }
 }

@@ -5,23 +5,10 @@ use super::{Device, Labels, Name};
 /// Where a watt figure comes from, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WattOrigin {
-    /// A limit read on the node.
-    Measured,
     Policy,
     /// The built-in product table.
     Table,
     Unknown,
-}
-
-impl WattOrigin {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Measured => "measured",
-            Self::Policy => "policy",
-            Self::Table => "table",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// Class and watts of one device.

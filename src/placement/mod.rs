@@ -45,15 +45,14 @@ pub struct Context<'a> {
     pub rules: &'a Rules,
 }
 
-/// Lower is better; compared key by key.
+/// Lower is better; compared key by key, before what the devices draw and what is left of their class. Neither key is
+/// reckoned yet (topology and partitions are not built): both are 0 everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cost {
     /// Sum over pairs of devices of a request; 0 where there is one device or the links are unknown.
     pub links: u32,
     /// What the choice takes away from what others could still ask for.
     pub lost: u32,
-    /// Watts above the least that would have satisfied the pod on this node.
-    pub excess_watts: u32,
 }
 
 /// One claim with what it gets.

@@ -93,11 +93,6 @@ pub fn board_power(product: &str) -> Option<BoardPower> {
     index.get(&normalised(product)).copied()
 }
 
-/// Every product of the table with its power.
-pub fn products() -> impl Iterator<Item = (&'static str, BoardPower)> {
-    TABLE.iter().copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::{BoardPower, TABLE, board_power};

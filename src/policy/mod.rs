@@ -14,7 +14,7 @@ mod read_class;
 mod types;
 mod watts;
 
-pub use catalogue::{BoardPower, board_power, products};
+pub use catalogue::{BoardPower, board_power};
 pub use classify::PolicyClassifier;
 pub use product::{class_name, normalised};
 pub use read::PolicyError;

@@ -46,7 +46,6 @@ impl std::error::Error for SelectorError {}
 pub struct Selector {
     /// Unique in the process and never reused: key of result caches.
     pub id: u64,
-    pub text: Name,
     program: Result<Program, SelectorError>,
 }
 
@@ -57,7 +56,6 @@ impl Selector {
             .unwrap_or_else(|_| Err("compilation failed: internal error of the CEL parser".to_owned()));
         Self {
             id,
-            text: text.clone(),
             program: compiled.map_err(|e| SelectorError(e.into())),
         }
     }
@@ -83,11 +81,6 @@ impl Selector {
     /// Why the text is no expression that could ever be evaluated.
     pub fn compile_error(&self) -> Option<&SelectorError> {
         self.program.as_ref().err()
-    }
-
-    /// Whether the answer depends on the node's labels too.
-    pub fn reads_node(&self) -> bool {
-        self.program.as_ref().is_ok_and(|p| p.reads_node)
     }
 }
 

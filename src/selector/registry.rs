@@ -62,7 +62,7 @@ mod tests {
         let other = selectors.selector(&"device.driver == 'b'".into());
         assert_eq!(a.id, again.id);
         assert_ne!(a.id, other.id);
-        assert_ne!(Selectors::new().selector(&a.text).id, a.id);
+        assert_ne!(Selectors::new().selector(&"device.driver == 'a'".into()).id, a.id);
     }
 
     #[test]

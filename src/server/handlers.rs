@@ -14,7 +14,7 @@ use crate::binding::{self, BindOutcome, BindRequest, Binder};
 use crate::convert;
 use crate::metrics::{Bound, Metrics, Readiness};
 use crate::model::{NamespacedName, Pod, Reason, Refusal};
-use crate::placement::{self, Context, Demand};
+use crate::placement::{self, Context, Demand, Rules};
 use crate::policy::Policy;
 use crate::publish::{IndexHandle, Reader};
 use crate::selector::Selectors;
@@ -89,22 +89,40 @@ impl Handlers {
         let pod = named(&snapshot, &sent);
         (snapshot, pod)
     }
-}
 
-impl Service for Handlers {
-    async fn filter(&self, args: &ExtenderArgs<'_>) -> Result<Verdicts, Failure> {
+    async fn asked(&self, args: &ExtenderArgs<'_>) -> Result<Asked, Failure> {
         self.ready()?;
         let pod = read_pod(args.pod)?;
         record(&pod);
         let (snapshot, pod) = self.picture(Arc::new(pod)).await;
         let rules = self.policy.load().rules();
-        let context = Context {
-            snapshot: &snapshot,
-            selectors: &self.selectors,
-            rules: &rules,
-        };
+        Ok(Asked { snapshot, pod, rules })
+    }
+}
+
+/// What a verb about one pod decides from, the same to its end.
+struct Asked {
+    snapshot: Arc<Snapshot>,
+    pod: Arc<Pod>,
+    rules: Rules,
+}
+
+impl Asked {
+    fn context<'a>(&'a self, selectors: &'a Selectors) -> Context<'a> {
+        Context {
+            snapshot: &self.snapshot,
+            selectors,
+            rules: &self.rules,
+        }
+    }
+}
+
+impl Service for Handlers {
+    async fn filter(&self, args: &ExtenderArgs<'_>) -> Result<Verdicts, Failure> {
+        let asked = self.asked(args).await?;
+        let (context, snapshot) = (asked.context(&self.selectors), &asked.snapshot);
         let mut tally = Tally::default();
-        let verdicts: Verdicts = match Demand::of(context, &pod) {
+        let verdicts: Verdicts = match Demand::of(context, &asked.pod) {
             Ok(demand) if demand.is_empty() => {
                 tally.fit = args.names.len();
                 vec![None; args.names.len()]
@@ -128,25 +146,17 @@ impl Service for Handlers {
         };
         tally.report(&self.metrics);
         if tally.fit == 0 && !args.names.is_empty() {
-            self.index.refused(pod, snapshot.version);
+            self.index.refused(asked.pod.clone(), snapshot.version);
         }
         Ok(verdicts)
     }
 
     async fn prioritize(&self, args: &ExtenderArgs<'_>) -> Result<Vec<u8>, Failure> {
-        self.ready()?;
-        let pod = read_pod(args.pod)?;
-        record(&pod);
-        let (snapshot, pod) = self.picture(Arc::new(pod)).await;
-        let rules = self.policy.load().rules();
-        let context = Context {
-            snapshot: &snapshot,
-            selectors: &self.selectors,
-            rules: &rules,
-        };
+        let asked = self.asked(args).await?;
+        let (context, snapshot) = (asked.context(&self.selectors), &asked.snapshot);
         let mut scores = vec![0; args.names.len()];
         // A refusal now, after filter said yes: bind will say it again. Scores cannot.
-        let Ok(demand) = Demand::of(context, &pod) else {
+        let Ok(demand) = Demand::of(context, &asked.pod) else {
             return Ok(scores);
         };
         if demand.is_empty() {

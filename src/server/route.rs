@@ -30,14 +30,14 @@ pub(super) struct Router<S> {
     admission: Semaphore,
 }
 
-/// A "no" before anything was decided.
-struct Rejected {
+/// No answer in the protocol of the path: a status and a line of words.
+pub(super) struct Rejected {
     status: StatusCode,
     outcome: Outcome,
     words: String,
 }
 
-fn rejected(status: StatusCode, outcome: Outcome, words: impl Into<String>) -> Rejected {
+pub(super) fn rejected(status: StatusCode, outcome: Outcome, words: impl Into<String>) -> Rejected {
     Rejected {
         status,
         outcome,
@@ -79,7 +79,7 @@ impl<S: Service> Router<S> {
         let result = AssertUnwindSafe(work).catch_unwind().await;
         let _in = span.enter();
         let (status, outcome, mut response) = match result {
-            Ok(Ok(Answered { status, outcome, body })) => (status, outcome, json(status, body)),
+            Ok(Ok(Answered { outcome, body })) => (StatusCode::OK, outcome, json(body)),
             Ok(Err(no)) => {
                 tracing::warn!(status = no.status.as_u16(), why = no.words, "request not taken");
                 (no.status, no.outcome, words(no.status, &no.words))
@@ -166,12 +166,12 @@ impl<S: Service> Router<S> {
                 ),
             })?;
         let service = &*self.service;
-        Ok(match verb {
+        match verb {
             Verb::Filter => verbs::filter(service, &body).await,
             Verb::Prioritize => verbs::prioritize(service, &body).await,
             Verb::Bind => verbs::bind(service, &body).await,
             _ => verbs::mutate(service, &self.metrics, &body).await,
-        })
+        }
     }
 }
 
@@ -209,9 +209,8 @@ impl Drop for Record<'_> {
     }
 }
 
-fn json(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
+fn json(body: Vec<u8>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

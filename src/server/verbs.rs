@@ -2,45 +2,37 @@
 
 use http::StatusCode;
 
+use super::route::{Rejected, rejected};
 use super::{Failure, Service};
 use crate::metrics::{Admitted, Metrics, Outcome};
 use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, WireError, extender};
 
-/// An answer in the protocol of its path, or one line of words.
+/// A 200 in the protocol of its path. Everything else is a line of words.
 pub(super) struct Answered {
-    pub(super) status: StatusCode,
     pub(super) outcome: Outcome,
     pub(super) body: Vec<u8>,
 }
 
-fn answered(outcome: Outcome, body: Vec<u8>) -> Answered {
-    Answered {
-        status: StatusCode::OK,
-        outcome,
-        body,
-    }
+type Answer = Result<Answered, Rejected>;
+
+fn answered(outcome: Outcome, body: Vec<u8>) -> Answer {
+    Ok(Answered { outcome, body })
 }
 
 /// kube-scheduler reads only that the status is not 200 and tries the pod again with backoff; people read the words.
-fn failed(failure: Failure) -> Answered {
-    let (status, outcome, words) = match failure {
-        Failure::BadRequest(words) => (StatusCode::BAD_REQUEST, Outcome::BadRequest, words),
-        Failure::NotReady(words) => (StatusCode::SERVICE_UNAVAILABLE, Outcome::NotReady, words),
-        Failure::Error(words) => (StatusCode::INTERNAL_SERVER_ERROR, Outcome::Error, words),
-    };
-    tracing::warn!(status = status.as_u16(), why = words, "no answer");
-    Answered {
-        status,
-        outcome,
-        body: words.into_bytes(),
-    }
+fn failed(failure: Failure) -> Answer {
+    Err(match failure {
+        Failure::BadRequest(words) => rejected(StatusCode::BAD_REQUEST, Outcome::BadRequest, words),
+        Failure::NotReady(words) => rejected(StatusCode::SERVICE_UNAVAILABLE, Outcome::NotReady, words),
+        Failure::Error(words) => rejected(StatusCode::INTERNAL_SERVER_ERROR, Outcome::Error, words),
+    })
 }
 
-fn unreadable(error: WireError) -> Answered {
+fn unreadable(error: WireError) -> Answer {
     failed(Failure::BadRequest(error.0))
 }
 
-pub(super) async fn filter(service: &impl Service, body: &[u8]) -> Answered {
+pub(super) async fn filter(service: &impl Service, body: &[u8]) -> Answer {
     let args = match ExtenderArgs::parse(body) {
         Ok(args) => args,
         Err(e) => return unreadable(e),
@@ -63,7 +55,7 @@ pub(super) async fn filter(service: &impl Service, body: &[u8]) -> Answered {
     }
 }
 
-pub(super) async fn prioritize(service: &impl Service, body: &[u8]) -> Answered {
+pub(super) async fn prioritize(service: &impl Service, body: &[u8]) -> Answer {
     let args = match ExtenderArgs::parse(body) {
         Ok(args) => args,
         Err(e) => return unreadable(e),
@@ -74,7 +66,7 @@ pub(super) async fn prioritize(service: &impl Service, body: &[u8]) -> Answered 
     }
 }
 
-pub(super) async fn bind(service: &impl Service, body: &[u8]) -> Answered {
+pub(super) async fn bind(service: &impl Service, body: &[u8]) -> Answer {
     // Errors of a bind go into the protocol: their words reach the pod's event.
     let args = match BindArgs::parse(body) {
         Ok(args) => args,
@@ -100,7 +92,7 @@ pub(super) async fn bind(service: &impl Service, body: &[u8]) -> Answered {
     }
 }
 
-pub(super) async fn mutate(service: &impl Service, metrics: &Metrics, body: &[u8]) -> Answered {
+pub(super) async fn mutate(service: &impl Service, metrics: &Metrics, body: &[u8]) -> Answer {
     let request = match AdmissionRequest::parse(body) {
         Ok(request) => request,
         Err(e) => return unreadable(e),

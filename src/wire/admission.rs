@@ -26,9 +26,8 @@ pub struct AdmissionRequest {
     /// Echoed in the answer.
     pub uid: String,
     pub operation: Operation,
-    /// `group/version/resource` of `request.resource` (the API server converts to what the rule asked for).
+    /// Group and resource of `request.resource` (the API server converts to what the rule asked for).
     pub group: String,
-    pub version: String,
     pub resource: String,
     /// Empty for the object itself.
     pub sub_resource: String,
@@ -36,8 +35,6 @@ pub struct AdmissionRequest {
     /// Empty when the API server is going to make one up from `generateName`.
     pub name: String,
     pub dry_run: bool,
-    /// Who asks, as the API server knows them.
-    pub user: String,
     /// The object as it would be stored; null on DELETE.
     pub object: Value,
 }
@@ -70,13 +67,11 @@ impl AdmissionRequest {
                 _ => Operation::Other(request.operation),
             },
             group: resource.group.unwrap_or_default(),
-            version: resource.version.unwrap_or_default(),
             resource: resource.resource.unwrap_or_default(),
             sub_resource: request.sub_resource.unwrap_or_default(),
             namespace: request.namespace.unwrap_or_default(),
             name: request.name.unwrap_or_default(),
             dry_run: request.dry_run.unwrap_or_default(),
-            user: request.user_info.and_then(|u| u.username).unwrap_or_default(),
             object: request.object.unwrap_or_default(),
         })
     }
@@ -112,20 +107,13 @@ struct RawRequest {
     namespace: Option<String>,
     name: Option<String>,
     dry_run: Option<bool>,
-    user_info: Option<UserInfo>,
     object: Option<Value>,
 }
 
 #[derive(Deserialize, Default)]
 struct Resource {
     group: Option<String>,
-    version: Option<String>,
     resource: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct UserInfo {
-    username: Option<String>,
 }
 
 /// What is answered. Allowed without a patch: the object is left alone.
@@ -251,7 +239,7 @@ mod tests {
     fn reads_a_pod_creation() {
         let request = AdmissionRequest::parse(&review(|_| {})).expect("a review");
         assert!(request.creates_pod() && request.dry_run);
-        assert_eq!((request.uid.as_str(), request.user.as_str()), ("u-1", "someone"));
+        assert_eq!(request.uid, "u-1");
         assert_eq!(request.object, json!({"kind": "Pod"}));
     }
 

@@ -222,15 +222,6 @@ pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &[Option<Arc<str>>]) -> 
     out
 }
 
-/// The filter answer that is an error of the whole attempt: the scheduler tries again with backoff.
-pub fn filter_error(message: &str) -> Vec<u8> {
-    let mut out =
-        br#"{"Nodes":null,"NodeNames":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":"#.to_vec();
-    write_string(&mut out, message);
-    out.push(b'}');
-    out
-}
-
 /// Writes the HostPriorityList; `scores` is aligned with `args.names`, a missing one is 0.
 pub fn prioritize_result(args: &ExtenderArgs<'_>, scores: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(16 + args.names.len() * 56);

@@ -81,7 +81,6 @@ fn differences_are_these() {
 fn node_labels_are_for_policies_only() {
     let selectors = Selectors::new();
     let selector = selectors.selector(&name("node.labels['zone'] == 'a' && device.driver != ''"));
-    assert!(selector.reads_node());
     assert_eq!(selector.compile_error(), None);
     let (driver, device) = (name(fixture::DRIVER), gpu());
     let on = |zone: &str| selector.matches(&driver, &device, Some(&labels(&[("zone", zone)])));

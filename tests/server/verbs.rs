@@ -215,7 +215,8 @@ async fn no_answer_is_no_200() {
             .post(Http::One, FILTER, crate::support::args(word, &["ok"]))
             .await;
         assert_eq!(answer.status.as_u16(), status);
-        assert!(!answer.body.is_empty());
+        assert_eq!(answer.headers["content-type"], "text/plain; charset=utf-8");
+        assert!(answer.text().trim() != "" && answer.text().ends_with('\n'));
         assert_eq!(server.requests("filter", outcome), 1.0);
     }
 }

@@ -92,7 +92,7 @@ struct Summary {
     devices: usize,
     devices_taken: usize,
     /// Sum of the known watts of what was placed in this run.
-    watts: u32,
+    watts: u64,
     /// Pods whose devices are of several classes.
     mixed_pods: usize,
     /// Pods that list order would have given devices of several classes.
@@ -108,6 +108,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(mut pods: Vec<Row>, snapshot: &Snapshot) -> Self {
         for row in &mut pods {
+            // At most 2,048 devices a pod, of at most 10 kW.
             row.watts = row.devices.iter().filter_map(|d| d.watts).sum();
             let classes = Row::classes(&row.devices);
             row.class = if classes.len() == 1 {
@@ -122,7 +123,7 @@ impl Report {
             nodes: snapshot.nodes().count(),
             devices: snapshot.pools.iter().flatten().map(|p| p.pool.devices.len()).sum(),
             devices_taken: snapshot.pools.iter().flatten().map(|p| p.taken.len()).sum(),
-            watts: pods.iter().map(|r| r.watts).sum(),
+            watts: pods.iter().map(|r| u64::from(r.watts)).sum(),
             mixed_pods: mixed(|r| &r.devices),
             mixed_by_list_order: mixed(|r| &r.list_order),
             pods: pods.len(),

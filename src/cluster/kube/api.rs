@@ -1,4 +1,6 @@
 //! One call to the API server: deadline, 429, and what the answer means for a writer. Knows no kinds.
+//!
+//! Errors end up in pod events and in what `kubectl create` prints, so they name the object; the URL is in the log only.
 
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::paths::Target;
 use crate::cluster::WriteError;
 
 /// Largest answer read, in bytes. The API server itself takes no object above 3 MiB.
@@ -33,52 +36,80 @@ impl Api {
         Self { client, deadline }
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Value, WriteError> {
-        self.call(Method::GET, path, JSON, None).await
+    pub(super) async fn get(&self, target: &Target) -> Result<Value, WriteError> {
+        self.call(Method::GET, target, JSON, None).await
     }
 
-    pub(super) async fn put(&self, path: &str, body: &Value) -> Result<Value, WriteError> {
-        self.call(Method::PUT, path, JSON, Some(body)).await
+    pub(super) async fn put(&self, target: &Target, body: &Value) -> Result<Value, WriteError> {
+        self.call(Method::PUT, target, JSON, Some(body)).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, WriteError> {
-        self.call(Method::POST, path, JSON, Some(body)).await
+    pub(super) async fn post(&self, target: &Target, body: &Value) -> Result<Value, WriteError> {
+        self.call(Method::POST, target, JSON, Some(body)).await
     }
 
-    pub(super) async fn patch(&self, path: &str, content: &str, body: &Value) -> Result<Value, WriteError> {
-        self.call(Method::PATCH, path, content, Some(body)).await
+    pub(super) async fn patch(&self, target: &Target, content: &str, body: &Value) -> Result<Value, WriteError> {
+        self.call(Method::PATCH, target, content, Some(body)).await
     }
 
-    async fn call(&self, method: Method, path: &str, content: &str, body: Option<&Value>) -> Result<Value, WriteError> {
+    async fn call(
+        &self,
+        method: Method,
+        target: &Target,
+        content: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, WriteError> {
+        let called = self.answered(&method, &target.path, content, body).await;
+        called.map_err(|error| {
+            // A 404 or a conflict is everyday; the others are looked for in the log.
+            match &error {
+                WriteError::NotFound(_) | WriteError::Conflict(_) => {
+                    tracing::debug!(%method, path = target.path, %error, "call to the Kubernetes API");
+                }
+                WriteError::Refused(_) | WriteError::Unknown(_) => {
+                    tracing::warn!(%method, path = target.path, %error, "call to the Kubernetes API");
+                }
+            }
+            let doing = if method == Method::GET { "reading" } else { "writing" };
+            prefixed(error, &format!("{doing} {}", target.what))
+        })
+    }
+
+    async fn answered(
+        &self,
+        method: &Method,
+        path: &str,
+        content: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, WriteError> {
         let until = Instant::now() + self.deadline;
         let bytes = body.map_or_else(Vec::new, |b| b.to_string().into_bytes());
         loop {
             let request = http::Request::builder()
-                .method(method.clone())
+                .method(method)
                 .uri(path)
                 .header(header::ACCEPT, JSON)
                 .header(header::CONTENT_TYPE, content)
                 .body(Body::from(bytes.clone()))
-                .map_err(|e| WriteError::Refused(format!("{method} {path}: {e}")))?;
-            let answer = timeout_at(until, self.once(request)).await;
-            let what = || format!("{method} {path}");
-            let (status, wait, answer) = match answer {
+                .map_err(|e| WriteError::Refused(e.to_string()))?;
+            let (status, wait, answer) = match timeout_at(until, self.once(request)).await {
                 Err(_) => {
                     let seconds = self.deadline.as_secs();
-                    return Err(WriteError::Unknown(format!("{}: no answer within {seconds} s", what())));
+                    let why = format!("no answer from the Kubernetes API within {seconds} s");
+                    return Err(WriteError::Unknown(why));
                 }
-                Ok(Err(e)) => return Err(WriteError::Unknown(format!("{}: {e}", what()))),
+                Ok(Err(e)) => return Err(WriteError::Unknown(format!("no answer from the Kubernetes API: {e}"))),
                 Ok(Ok(answer)) => answer,
             };
             if status == StatusCode::TOO_MANY_REQUESTS {
                 // Nothing was written: the API server turns these away before it looks at them.
                 let wait = wait.unwrap_or(DEFAULT_RETRY_AFTER);
-                if Instant::now() + wait < until {
+                if wait < until.saturating_duration_since(Instant::now()) {
                     sleep(wait).await;
                     continue;
                 }
             }
-            return meaning(status, &answer).map_err(|e| prefixed(e, &what()));
+            return meaning(status, &answer);
         }
     }
 
@@ -192,7 +223,11 @@ mod tests {
         answers: Vec<Option<(u16, Option<&'static str>, &'static str)>>,
     ) -> (Result<Value, WriteError>, usize) {
         let (api, calls) = api(answers);
-        let result = api.put("/x", &Value::Null).await;
+        let target = Target {
+            path: "/x".to_owned(),
+            what: "the X".to_owned(),
+        };
+        let result = api.put(&target, &Value::Null).await;
         let calls = *calls.lock().expect("not poisoned");
         (result, calls)
     }
@@ -200,7 +235,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_status_means_one_thing() {
         const SAID: &str = r#"{"kind":"Status","message":"said so"}"#;
-        let m = || "PUT /x: said so".to_owned();
+        let m = || "writing the X: said so".to_owned();
         for (status, expected) in [
             (409, WriteError::Conflict(m())),
             (404, WriteError::NotFound(m())),
@@ -240,12 +275,15 @@ mod tests {
         assert_eq!((result, calls), (Ok(serde_json::json!({})), 3));
         assert_eq!(start.elapsed().as_secs(), 4);
 
-        let (result, calls) = put(vec![Some((429, Some("60"), "later"))]).await;
-        assert!(
-            matches!(result, Err(WriteError::Refused(_))),
-            "nothing was written: {result:?}"
-        );
-        assert_eq!(calls, 1);
+        // The second is more seconds than a clock has.
+        for long in ["60", "18446744073709551615"] {
+            let (result, calls) = put(vec![Some((429, Some(long), "later"))]).await;
+            assert!(
+                matches!(result, Err(WriteError::Refused(_))),
+                "nothing was written: {result:?}"
+            );
+            assert_eq!(calls, 1);
+        }
     }
 
     #[tokio::test(start_paused = true)]

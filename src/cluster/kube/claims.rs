@@ -34,7 +34,7 @@ pub(super) async fn allocate(
         doc = api.put(&path, &doc).await?;
     }
     body::set_allocation(&mut doc, allocation, pod, &now());
-    let written = api.put(&format!("{path}/status"), &doc).await?;
+    let written = api.put(&path.status(), &doc).await?;
     to_claim(&written)
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn reserve(api: &Api, claim: &Claim, pod: &Consumer) -> Result<
         if !body::add_consumer(&mut doc, pod) {
             return Ok(found);
         }
-        match api.put(&format!("{path}/status"), &doc).await {
+        match api.put(&path.status(), &doc).await {
             Ok(written) => return to_claim(&written),
             // Pods that share a claim add themselves at the same time.
             Err(e @ WriteError::Conflict(_)) => last = e,
@@ -83,7 +83,7 @@ pub(super) async fn unreserve(
         }
         let target = match body::undo(&mut doc, pod, deallocate) {
             body::Undo::Nothing => return Ok(()),
-            body::Undo::Status => format!("{path}/status"),
+            body::Undo::Status => path.status(),
             body::Undo::Finalizer => path.clone(),
         };
         match api.put(&target, &doc).await {
@@ -98,10 +98,7 @@ pub(super) async fn unreserve(
 
 pub(super) async fn bind(api: &Api, pod: &NamespacedName, uid: &str, node: &str) -> Result<(), WriteError> {
     let path = paths::pod(pod)?;
-    let refused = match api
-        .post(&format!("{path}/binding"), &body::binding(pod, uid, node))
-        .await
-    {
+    let refused = match api.post(&path.binding(), &body::binding(pod, uid, node)).await {
         Ok(_) => return Ok(()),
         Err(e @ WriteError::Conflict(_)) => e,
         Err(e) => return Err(e),

@@ -37,24 +37,61 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
     }
 }
 
-pub(super) fn claim(key: &NamespacedName) -> Result<String, WriteError> {
-    object("/apis/resource.k8s.io/v1", "resourceclaims", key)
+/// What a call is about: its URL path for the API, and what stands there in the words of a pod's event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) path: String,
+    /// `ResourceClaim team/llm-0-gpu`.
+    pub(super) what: String,
 }
 
-pub(super) fn template(key: &NamespacedName) -> Result<String, WriteError> {
-    object("/apis/resource.k8s.io/v1", "resourceclaimtemplates", key)
+impl Target {
+    pub(super) fn status(&self) -> Self {
+        self.part("status")
+    }
+
+    pub(super) fn binding(&self) -> Self {
+        self.part("binding")
+    }
+
+    fn part(&self, part: &str) -> Self {
+        Self {
+            path: format!("{}/{part}", self.path),
+            what: format!("the {part} of {}", self.what),
+        }
+    }
+
+    pub(super) fn query(mut self, query: &str) -> Self {
+        self.path = format!("{}?{query}", self.path);
+        self
+    }
 }
 
-pub(super) fn pod(key: &NamespacedName) -> Result<String, WriteError> {
-    object("/api/v1", "pods", key)
+pub(super) fn claim(key: &NamespacedName) -> Result<Target, WriteError> {
+    object(Kind::Claim, key)
 }
 
-fn object(api: &str, plural: &str, key: &NamespacedName) -> Result<String, WriteError> {
-    Ok(format!(
-        "{api}/namespaces/{}/{plural}/{}",
-        segment(&key.namespace)?,
-        segment(&key.name)?
-    ))
+pub(super) fn template(key: &NamespacedName) -> Result<Target, WriteError> {
+    object(Kind::Template, key)
+}
+
+pub(super) fn pod(key: &NamespacedName) -> Result<Target, WriteError> {
+    object(Kind::Pod, key)
+}
+
+fn object(kind: Kind, key: &NamespacedName) -> Result<Target, WriteError> {
+    let resource = resource(kind);
+    let root = if resource.group.is_empty() { "api" } else { "apis" };
+    Ok(Target {
+        path: format!(
+            "/{root}/{}/namespaces/{}/{}/{}",
+            resource.api_version,
+            segment(&key.namespace)?,
+            resource.plural,
+            segment(&key.name)?
+        ),
+        what: format!("{} {key}", kind.as_str()),
+    })
 }
 
 /// A name as a path segment. Names also arrive in requests of others, and a `/` or `?` in one would address something
@@ -79,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_name_stays_one_segment() {
-        let path = |ns: &str, name: &str| pod(&NamespacedName::new(ns, name));
+        let path = |ns: &str, name: &str| pod(&NamespacedName::new(ns, name)).map(|t| t.path);
         assert_eq!(path("a", "b-1.c").as_deref(), Ok("/api/v1/namespaces/a/pods/b-1.c"));
         for bad in [
             "",
@@ -96,6 +133,24 @@ mod tests {
             assert!(matches!(path("a", bad), Err(WriteError::Refused(_))), "{bad}");
             assert!(matches!(path(bad, "a"), Err(WriteError::Refused(_))), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_target_has_a_path_for_the_api_and_words_for_people() {
+        let of = |target: Result<Target, WriteError>| target.map(|t| (t.path, t.what)).expect("legal names");
+        let key = NamespacedName::new("ns", "c");
+        let (path, what) = of(claim(&key).map(|t| t.status()));
+        assert_eq!(path, "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c/status");
+        assert_eq!(what, "the status of ResourceClaim ns/c");
+        let (path, what) = of(template(&key).map(|t| t.query("force=false")));
+        assert_eq!(
+            path,
+            "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaimtemplates/c?force=false"
+        );
+        assert_eq!(what, "ResourceClaimTemplate ns/c");
+        let (path, what) = of(pod(&key).map(|t| t.binding()));
+        assert_eq!(path, "/api/v1/namespaces/ns/pods/c/binding");
+        assert_eq!(what, "the binding of Pod ns/c");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) async fn ensure(api: &Api, template: &Value) -> Result<(), WriteError
         Err(WriteError::NotFound(_)) => {}
         Err(e) => return Err(e),
     }
-    let target = format!("{path}?fieldManager={FIELD_MANAGER}&force=false");
+    let target = path.clone().query(&format!("fieldManager={FIELD_MANAGER}&force=false"));
     match api.patch(&target, APPLY_PATCH, template).await {
         Ok(written) => same(&written, template, &key),
         // Somebody made it in between: another replica the same, or a stranger something else.
