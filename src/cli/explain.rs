@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{ClusterArg, Output, load_policy, standin, table};
-use crate::admission::{Decision, Request};
 use crate::app::Core;
 use crate::cluster::embedded::Embedded;
 use crate::convert::result_json;
@@ -68,33 +67,15 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     report(&core, &args.pod, &pod, raw.as_ref()).print(args.output)
 }
 
-/// Sends the pod, where it is one that waits to be created, through admission and creates it in memory.
-/// Some: admission's refusal.
+/// Creates the pod, where it is one that waits to be created. Some: admission's refusal.
 async fn create(core: &Core, embedded: &Embedded, key: &NamespacedName) -> anyhow::Result<Option<String>> {
     let is_it = |p: &Value| {
         p["metadata"]["namespace"].as_str() == Some(&key.namespace) && p["metadata"]["name"].as_str() == Some(&key.name)
     };
-    let Some(mut pod) = embedded.pending().into_iter().find(is_it) else {
-        return Ok(None);
-    };
-    let request = Request {
-        namespace: &key.namespace,
-        operation: "CREATE",
-        object: &pod,
-    };
-    match core.admitter.admit(&request, false).await {
-        Decision::LeaveAlone { .. } => {}
-        Decision::Refuse(refused) => return Ok(Some(refused.message)),
-        Decision::Patch { ops, warnings, .. } => {
-            json_patch::patch(&mut pod, &ops).context("admission's patch does not apply")?;
-            warnings.iter().for_each(|w| super::note(w));
-        }
+    match embedded.pending().into_iter().find(is_it) {
+        Some(pod) => super::pending::create(core, embedded, pod).await,
+        None => Ok(None),
     }
-    embedded
-        .create_pod(pod)
-        .await
-        .map_err(|e| anyhow::anyhow!("creating {key} in memory: {e}"))?;
-    Ok(None)
 }
 
 fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
@@ -110,8 +91,8 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
     entries.sort_by(|a, b| a.node.name.cmp(&b.node.name));
 
     let answer = |entry: &NodeEntry| -> Result<Placement, String> {
-        if let Some(why) = raw.and_then(|raw| standin::refuses(raw, &entry.node)) {
-            return Err(why.to_owned());
+        if let Some(why) = raw.and_then(|raw| standin::refuses(raw, &entry.node, &snapshot)) {
+            return Err(why);
         }
         let demand = demand.as_ref().map_err(Refusal::to_string)?;
         placement::check(context, demand, entry).map_err(|r| r.to_string())?;

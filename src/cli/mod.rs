@@ -4,6 +4,7 @@ pub mod certs;
 pub mod check;
 mod client;
 mod explain;
+mod pending;
 mod serve;
 mod simulate;
 mod standin;

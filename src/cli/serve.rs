@@ -10,7 +10,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{ClusterArg, load_policy};
 use crate::app::{self, Core, Net, TlsFiles};
-use crate::cluster::Cluster;
 use crate::cluster::embedded::Embedded;
 use crate::server::Limits;
 
@@ -42,13 +41,18 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = load_policy(args.policy.as_deref())?;
-    let (cluster, ages): (Arc<dyn Cluster>, bool) = match args.cluster.files() {
-        Some(files) => {
-            let embedded = Embedded::load(&files)?;
-            super::say_assumptions(&embedded);
-            (Arc::new(embedded), false)
+    let embedded = match args.cluster.files() {
+        Some(files) => Some(Arc::new(Embedded::load(&files)?)),
+        None => None,
+    };
+    let core = match &embedded {
+        Some(embedded) => {
+            super::say_assumptions(embedded);
+            let core = Core::start(embedded.clone(), policy).await?;
+            create_pending(&core, embedded).await;
+            core
         }
-        None => (Arc::new(args.cluster.connect().await?), true),
+        None => Core::spawn(Arc::new(args.cluster.connect().await?), policy, true)?,
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(TlsFiles {
@@ -72,7 +76,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         client_names: args.client_name.clone(),
         limits: Limits::default(),
     };
-    let app = app::serve(Core::spawn(cluster, policy, ages)?, net).await?;
+    let app = app::serve(core, net).await?;
     tracing::info!(address = %app.address, admin = ?app.admin, version = env!("CARGO_PKG_VERSION"), "serving");
 
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -84,4 +88,16 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
     .await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The pods of the files that are not bound yet: created, so that whoever plays the scheduler can place them.
+async fn create_pending(core: &Core, embedded: &Embedded) {
+    for pod in embedded.pending() {
+        let name = format!("{}/{}", pod["metadata"]["namespace"], pod["metadata"]["name"]).replace('"', "");
+        match super::pending::create(core, embedded, pod).await {
+            Ok(None) => tracing::info!(pod = name, "created, waiting to be placed"),
+            Ok(Some(refusal)) => tracing::warn!(pod = name, why = refusal, "refused at admission"),
+            Err(error) => tracing::warn!(pod = name, error = format!("{error:#}"), "not created"),
+        }
+    }
 }

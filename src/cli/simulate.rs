@@ -175,8 +175,8 @@ impl Walk {
         let snapshot = self.core.reader.load();
         let mut names: Vec<Name> = vec![];
         for (_, entry) in snapshot.nodes() {
-            match standin::refuses(pod, &entry.node) {
-                Some(why) => _ = row.refused.insert(entry.node.name.to_string(), why.to_owned()),
+            match standin::refuses(pod, &entry.node, &snapshot) {
+                Some(why) => _ = row.refused.insert(entry.node.name.to_string(), why),
                 None => names.push(entry.node.name.clone()),
             }
         }

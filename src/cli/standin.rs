@@ -2,12 +2,36 @@
 //! nodes a GPU pod may run on at all. Only for `simulate` and `explain` on files; with a real cluster the real
 //! scheduler says it. CPU, memory, ports, volumes, pod affinity and spreading are not looked at.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use crate::model::{Name, Node, NodeSelector, NodeSelectorTerm, Requirement};
+use crate::convert;
+use crate::model::{DeviceClass, Name, Node, NodeSelector, NodeSelectorTerm, Requirement};
+use crate::snapshot::Snapshot;
 
 /// Why the node is out, in kube-scheduler's words.
-pub(super) fn refuses(pod: &Value, node: &Node) -> Option<&'static str> {
+pub(super) fn refuses(pod: &Value, node: &Node, snapshot: &Snapshot) -> Option<String> {
+    affinity(pod, node)
+        .map(str::to_owned)
+        .or_else(|| missing_resource(pod, node, snapshot))
+}
+
+/// An extended resource that no device plugin of the node serves. One that a DeviceClass maps is left to DRA, as
+/// kube-scheduler does.
+fn missing_resource(pod: &Value, node: &Node, snapshot: &Snapshot) -> Option<String> {
+    let asked = convert::pod(pod).map(|pod| pod.extended_resources).unwrap_or_default();
+    let mapped = |name: &Name| {
+        let of_class = |(_, class): (_, &Arc<DeviceClass>)| class.extended_resource.as_ref() == Some(name);
+        name.starts_with("deviceclass.resource.kubernetes.io/") || snapshot.classes.iter().any(of_class)
+    };
+    let mut missing = asked
+        .iter()
+        .filter(|(name, amount)| !amount.is_zero() && !node.extended_resources.contains(name) && !mapped(name));
+    missing.next().map(|(name, _)| format!("Insufficient {name}"))
+}
+
+fn affinity(pod: &Value, node: &Node) -> Option<&'static str> {
     let spec = &pod["spec"];
     let tolerations = spec["tolerations"].as_array().map(Vec::as_slice).unwrap_or_default();
     let tolerated = |key: &str, value: &str, effect: &str| {
@@ -66,7 +90,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Node, refuses};
+    use super::{Node, Snapshot, refuses};
 
     fn node() -> Node {
         Node {
@@ -109,11 +133,18 @@ mod tests {
             ),
         ];
         for (spec, expected) in cases {
-            assert_eq!(refuses(&json!({"spec": spec}), &node()), expected, "{spec}");
+            assert_eq!(
+                refuses(&json!({"spec": spec}), &node(), &Snapshot::default()).as_deref(),
+                expected,
+                "{spec}"
+            );
         }
         let mut cordoned = node();
         cordoned.unschedulable = true;
         let tolerated = json!({"spec": {"tolerations": tolerates}});
-        assert_eq!(refuses(&tolerated, &cordoned), Some("node(s) were unschedulable"));
+        assert_eq!(
+            refuses(&tolerated, &cordoned, &Snapshot::default()).as_deref(),
+            Some("node(s) were unschedulable")
+        );
     }
 }

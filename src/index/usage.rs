@@ -26,6 +26,11 @@ pub(super) fn add(state: &mut PoolState, held: &Use) {
         return;
     };
     let first = !in_use(state, ix);
+    // The same card under another name goes with it.
+    let pool = state.pool.clone();
+    for twin in pool.summary().twins.get(&ix).into_iter().flatten() {
+        state.taken.insert(*twin as usize);
+    }
     match held.share {
         None => state.taken.insert(ix as usize),
         Some(_) => {
@@ -39,7 +44,6 @@ pub(super) fn add(state: &mut PoolState, held: &Use) {
         }
     }
     if first {
-        let pool = state.pool.clone();
         for (set, counter, amount) in draws(&pool, ix) {
             let left = &mut state.counters_left[set][counter];
             *left = left.minus(amount);

@@ -71,6 +71,8 @@ pub(super) struct Alternative {
     pub(super) class: Arc<DeviceClass>,
     /// Those of the class, then those of the request.
     pub(super) selectors: Vec<SelectorUse>,
+    /// A plain request for cards: partitions and shares are not meant, though the class may include them.
+    pub(super) whole: bool,
 }
 
 impl Alternative {
@@ -99,7 +101,11 @@ impl Demand {
                     has_room_for(claim, pod)?;
                     ClaimDemand::Existing(claim.clone(), allocation.clone())
                 }
-                None => ClaimDemand::New(NewClaim::of(ctx, claim)?),
+                None => {
+                    let mut new = NewClaim::of(ctx, claim)?;
+                    new.whole(asks_for_whole_cards(entry));
+                    ClaimDemand::New(new)
+                }
             });
         }
         if claims.len() > CLAIMS {
@@ -175,6 +181,11 @@ impl Demand {
     }
 }
 
+/// `nvidia.com/gpu: N` in the pod as it was written: admission made the template, whose names are its own.
+fn asks_for_whole_cards(entry: &PodClaim) -> bool {
+    matches!(&entry.source, PodClaimSource::Template(name) if name.starts_with("wl-"))
+}
+
 /// The claim an entry of the pod stands for. None: the controller decided that none is needed.
 fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<&'a Arc<Claim>>, Refusal> {
     if entry.generated == Some(None) && matches!(entry.source, PodClaimSource::Template(_)) {
@@ -237,6 +248,11 @@ fn mapped_resources(ctx: Context<'_>, pod: &Pod) -> Vec<(Name, Refusal)> {
 }
 
 impl NewClaim {
+    fn whole(&mut self, whole: bool) {
+        let alternatives = self.requests.iter_mut().flat_map(|r| &mut r.alternatives);
+        alternatives.for_each(|a| a.whole = whole);
+    }
+
     fn of(ctx: Context<'_>, claim: &Arc<Claim>) -> Result<Self, Refusal> {
         if let Some(words) = &claim.spec.unsupported {
             return Err(unsupported("claim", &claim.key.name, words));
@@ -331,6 +347,7 @@ impl Alternative {
             request: wanted.clone(),
             class: class.clone(),
             selectors,
+            whole: false,
         })
     }
 }

@@ -107,6 +107,9 @@ impl<'a> Tally<'a> {
                 }
                 alive &= verdicts.matches.word(word);
             }
+            if self.alternative.whole {
+                alive &= !summary.parts.word(word);
+            }
             if alive == 0 {
                 continue;
             }

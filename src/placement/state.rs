@@ -103,6 +103,10 @@ impl<'v> State<'v> {
     /// A device goes to one taker; for admin access to one of each claim. One that is shared goes to any number.
     pub(super) fn unheld(&self, claim: usize, candidate: &Candidate, admin: bool) -> bool {
         let holders = self.holders[candidate.dev];
+        let twins = &self.view.devices[candidate.dev].twins;
+        if !admin && !self.relaxed.room && twins.iter().any(|t| self.holders[*t] != 0 || self.shares[*t] != 0) {
+            return false;
+        }
         match (admin, &candidate.takes) {
             (_, Some(_)) => true,
             (true, None) => holders & (1 << claim) == 0,

@@ -43,6 +43,8 @@ pub(super) struct Dev<'a> {
     pub(super) watts: Option<u32>,
     /// What it takes out of its pool's counters: (set, counter, amount in nanos).
     pub(super) counters: Vec<(usize, usize, i128)>,
+    /// The same card under other names: positions in `View::devices`.
+    pub(super) twins: Vec<usize>,
     /// Shares of it are given already, and so are its counters.
     pub(super) shared: bool,
     /// Devices of one kind are interchangeable in the search.
@@ -177,6 +179,12 @@ impl<'a> View<'a> {
             let dev = self.device(state, at_pool, *i);
             self.devices.push(dev);
         }
+        for (i, others) in &pool.summary().twins {
+            if let Some(position) = positions.get(&(*i as usize)) {
+                let there = others.iter().filter_map(|o| positions.get(&(*o as usize)).copied());
+                self.devices[*position].twins = there.collect();
+            }
+        }
         let offers = self.requests.iter_mut().flat_map(|r| r.offers.iter_mut());
         for (offer, (matches, failed)) in offers.zip(per_offer) {
             for i in matches {
@@ -215,6 +223,7 @@ impl<'a> View<'a> {
             class,
             watts: info.classified.watts,
             counters: counters_of(&state.pool, &info.device),
+            twins: vec![],
             shared: info.device.allow_multiple && state.shared.contains_key(&at_index),
             kind: 0,
         }
@@ -260,7 +269,7 @@ impl<'a> View<'a> {
         }
         let mut kinds = HashMap::new();
         for (i, dev) in self.devices.iter_mut().enumerate() {
-            let unlike = dev.info.device.allow_multiple || !dev.counters.is_empty();
+            let unlike = dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty();
             let values: Vec<_> = self.rules.iter().map(|r| r.values[i]).collect();
             let key = (
                 unlike.then_some(i),
@@ -344,6 +353,9 @@ impl<'a> Offer<'a> {
             Some(takes) => has_room(device, takes, state, dev.at).then_some(takes),
             None => None,
         };
+        if self.alternative.whole && state.pool.summary().parts.contains(dev.at) {
+            return;
+        }
         let all = wanted.count == Count::All;
         self.classed |= dev.class.is_some();
         if all && room.is_none() {

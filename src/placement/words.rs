@@ -57,6 +57,10 @@ impl Shortage<'_> {
         let (reason, words) = if s.matched < n || (self.all && n == 0) {
             match self.unhealthy {
                 Some((driver, health)) => (Reason::PoolIncomplete, unhealthy(driver, health)),
+                None if s.matched == 0 && self.alternative.whole => (
+                    Reason::NoMatchingDevice,
+                    format!("no whole {class} device: partitions and shared devices are not given to a plain request"),
+                ),
                 None if s.matched == 0 && self.alternative.request.selectors.is_empty() => {
                     (Reason::NoMatchingDevice, format!("no {class} device"))
                 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::MaskCache;
-use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity};
+use crate::model::{
+    AttributeValue, Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity,
+};
 
 /// Position of a pool in `Snapshot::pools`. Stable while the pool exists; reused after it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,8 +85,13 @@ pub struct Summary {
     pub groups: Vec<Group>,
     /// Devices with a taint that keeps pods away unless tolerated.
     pub tainted: Bits,
-    /// Devices that are more than present or absent: shares, counters, binding conditions.
+    /// Devices that are more than present or absent: shares, counters, binding conditions, twins.
     pub special: Bits,
+    /// Devices that are not a whole card: partitions, and cards that are given in shares.
+    pub parts: Bits,
+    /// One card listed several times (as a GPU and for passthrough, say), told by its `uuid`: the other positions of
+    /// each. Whoever holds one holds all.
+    pub twins: BTreeMap<u32, Vec<u32>>,
 }
 
 impl Summary {
@@ -94,14 +101,20 @@ impl Summary {
             groups: vec![],
             tainted: empty.clone(),
             special: empty.clone(),
+            parts: empty.clone(),
+            twins: twins(devices),
         };
         for (i, PoolDevice { device, classified, .. }) in devices.iter().enumerate() {
             let blocks = |e| matches!(e, Effect::NoSchedule | Effect::NoExecute);
             if device.taints.iter().any(|t| blocks(t.effect)) {
                 summary.tainted.insert(i);
             }
-            if device.allow_multiple || !device.consumes.is_empty() || !device.binding_conditions.is_empty() {
+            let twin = u32::try_from(i).is_ok_and(|i| summary.twins.contains_key(&i));
+            if twin || device.allow_multiple || !device.consumes.is_empty() || !device.binding_conditions.is_empty() {
                 summary.special.insert(i);
+            }
+            if device.allow_multiple || is_partition(device) {
+                summary.parts.insert(i);
             }
             let alike = |g: &&mut Group| g.class == classified.class && g.watts == classified.watts;
             if let Some(group) = summary.groups.iter_mut().find(alike) {
@@ -118,6 +131,35 @@ impl Summary {
         }
         summary
     }
+}
+
+/// As the NVIDIA and AMD drivers name partitions in the attribute `type`.
+fn is_partition(device: &Device) -> bool {
+    let partition =
+        |v: &AttributeValue| matches!(v, AttributeValue::String(t) if matches!(&**t, "mig" | "amdgpu-partition"));
+    device
+        .attributes
+        .iter()
+        .any(|(q, v)| &*q.name == "type" && partition(v))
+}
+
+fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
+    let mut by_uuid: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
+    for (i, d) in (0u32..).zip(devices) {
+        let mut attributes = d.device.attributes.iter();
+        if let Some((_, AttributeValue::String(uuid))) = attributes.find(|(q, _)| &*q.name == "uuid") {
+            by_uuid.entry(uuid).or_default().push(i);
+        }
+    }
+    let several = by_uuid.into_values().filter(|all| all.len() > 1);
+    let others = |all: Vec<u32>| {
+        let pairs: Vec<_> = all
+            .iter()
+            .map(|i| (*i, all.iter().copied().filter(|o| o != i).collect()))
+            .collect();
+        pairs
+    };
+    several.flat_map(others).collect()
 }
 
 /// A pool and what allocations and reservations took of it.

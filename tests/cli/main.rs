@@ -1,5 +1,6 @@
 //! The command-line contract from outside: the real binary, its exit codes, one JSON document on stdout.
 
+mod cards;
 mod real_slices;
 
 use std::path::Path;

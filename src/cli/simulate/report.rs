@@ -122,7 +122,12 @@ impl Report {
             placed: pods.iter().filter(|r| r.node.is_some()).count(),
             nodes: snapshot.nodes().count(),
             devices: snapshot.pools.iter().flatten().map(|p| p.pool.devices.len()).sum(),
-            devices_taken: snapshot.pools.iter().flatten().map(|p| p.taken.len()).sum(),
+            devices_taken: snapshot
+                .pools
+                .iter()
+                .flatten()
+                .map(|p| p.taken.len() + p.shared.len())
+                .sum(),
             watts: pods.iter().map(|r| u64::from(r.watts)).sum(),
             mixed_pods: mixed(|r| &r.devices),
             mixed_by_list_order: mixed(|r| &r.list_order),
