@@ -11,6 +11,7 @@ pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use shard::ShardMap;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::model::{Claim, ClaimTemplate, DeviceClass, Name, Namespace, NamespacedName, Node, Pod};
@@ -69,6 +70,17 @@ impl Snapshot {
 
     pub fn pool(&self, ix: PoolIx) -> Option<&Arc<PoolState>> {
         self.pools.get(ix.0 as usize)?.as_ref()
+    }
+
+    /// The DeviceClass that serves an extended resource: the one of its implicit name, else the newest that names the
+    /// resource, then by name, as in-tree.
+    pub fn class_serving(&self, resource: &str) -> Option<&Arc<DeviceClass>> {
+        let implicit = resource.strip_prefix("deviceclass.resource.kubernetes.io/");
+        implicit.and_then(|class| self.classes.get(class)).or_else(|| {
+            let classes = self.classes.iter().map(|(_, class)| class);
+            let serving = classes.filter(|c| c.extended_resource.as_deref() == Some(resource));
+            serving.min_by_key(|c| (Reverse(c.created), &c.name))
+        })
     }
 
     pub fn claim(&self, key: &NamespacedName) -> Option<&Arc<Claim>> {

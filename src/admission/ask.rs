@@ -58,11 +58,7 @@ fn device_class(snapshot: &Snapshot, resource: &Name, named: &Name) -> Option<Na
     if snapshot.classes.contains_key(named) {
         return Some(named.clone());
     }
-    let serving = snapshot.classes.iter().map(|(_, class)| class);
-    serving
-        .filter(|class| class.extended_resource.as_ref() == Some(resource))
-        .min_by_key(|class| (std::cmp::Reverse(class.created), class.name.clone()))
-        .map(|class| class.name.clone())
+    snapshot.class_serving(resource).map(|class| class.name.clone())
 }
 
 /// None: not asked for, or zero of them.

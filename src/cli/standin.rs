@@ -2,12 +2,10 @@
 //! nodes a GPU pod may run on at all. Only for `simulate` and `explain` on files; with a real cluster the real
 //! scheduler says it. CPU, memory, ports, volumes, pod affinity and spreading are not looked at.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
 use crate::convert;
-use crate::model::{DeviceClass, Name, Node, NodeSelector, NodeSelectorTerm, Requirement};
+use crate::model::{Name, Node, NodeSelector, NodeSelectorTerm, Requirement};
 use crate::snapshot::Snapshot;
 
 /// Why the node is out, in kube-scheduler's words.
@@ -21,10 +19,7 @@ pub(super) fn refuses(pod: &Value, node: &Node, snapshot: &Snapshot) -> Option<S
 /// kube-scheduler does.
 fn missing_resource(pod: &Value, node: &Node, snapshot: &Snapshot) -> Option<String> {
     let asked = convert::pod(pod).map(|pod| pod.extended_resources).unwrap_or_default();
-    let mapped = |name: &Name| {
-        let of_class = |(_, class): (_, &Arc<DeviceClass>)| class.extended_resource.as_ref() == Some(name);
-        name.starts_with("deviceclass.resource.kubernetes.io/") || snapshot.classes.iter().any(of_class)
-    };
+    let mapped = |name: &Name| snapshot.class_serving(name).is_some();
     let mut missing = asked
         .iter()
         .filter(|(name, amount)| !amount.is_zero() && !node.extended_resources.contains(name) && !mapped(name));

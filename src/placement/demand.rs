@@ -1,7 +1,6 @@
 //! What a pod asks for: its claims, read once per request and not once per node. Says "no" here to whatever holds
 //! for every node; knows no devices.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,8 +26,6 @@ const ALL_STEPS: u32 = 2_000_000;
 const LATE_STEPS: u32 = 1_000;
 /// Beyond this no node is searched at all.
 const NO_STEPS: u32 = 2 * ALL_STEPS;
-/// A mapped extended resource without a class of its own name: `<prefix><DeviceClass>`.
-const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
 
 /// What a pod asks for, read once per request.
 #[derive(Debug)]
@@ -229,14 +226,7 @@ fn mapped_resources(ctx: Context<'_>, pod: &Pod) -> Vec<(Name, Refusal)> {
         if amount.is_zero() {
             continue;
         }
-        let implicit = name.strip_prefix(IMPLICIT).and_then(|c| ctx.snapshot.classes.get(c));
-        let class = implicit.or_else(|| {
-            let classes = ctx.snapshot.classes.iter().map(|(_, c)| c);
-            let mapping = classes.filter(|c| c.extended_resource.as_ref() == Some(name));
-            // As in-tree: the newest, then by name.
-            mapping.min_by_key(|c| (Reverse(c.created), &c.name))
-        });
-        if let Some(class) = class {
+        if let Some(class) = ctx.snapshot.class_serving(name) {
             let words = format!(
                 "{name} is DeviceClass {}, and the pod has no claim for it: it would run without a device",
                 class.name

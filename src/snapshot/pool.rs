@@ -151,15 +151,13 @@ fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
             by_uuid.entry(uuid).or_default().push(i);
         }
     }
-    let several = by_uuid.into_values().filter(|all| all.len() > 1);
-    let others = |all: Vec<u32>| {
-        let pairs: Vec<_> = all
-            .iter()
-            .map(|i| (*i, all.iter().copied().filter(|o| o != i).collect()))
-            .collect();
-        pairs
-    };
-    several.flat_map(others).collect()
+    let mut twins = BTreeMap::new();
+    for all in by_uuid.into_values().filter(|all| all.len() > 1) {
+        for i in &all {
+            twins.insert(*i, all.iter().copied().filter(|other| other != i).collect());
+        }
+    }
+    twins
 }
 
 /// A pool and what allocations and reservations took of it.
