@@ -16,4 +16,5 @@ pub mod publish;
 pub mod selector;
 pub mod server;
 pub mod snapshot;
+pub mod topology;
 pub mod wire;

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 /// Modules a module may use, besides itself. Every module of src/ must have a row.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
-    ("snapshot", &["model"]),
+    ("topology", &["model"]),
+    ("snapshot", &["model", "topology"]),
     ("selector", &["model"]),
-    ("placement", &["model", "selector", "snapshot"]),
-    ("policy", &["model", "selector", "placement"]),
+    ("placement", &["model", "selector", "snapshot", "topology"]),
+    ("policy", &["model", "selector", "placement", "topology"]),
     ("convert", &["model"]),
-    ("index", &["model", "snapshot", "convert"]),
+    ("index", &["model", "snapshot", "convert", "topology"]),
     ("publish", &["model", "snapshot", "index", "convert"]),
     ("wire", &["model", "convert"]),
     ("cluster", &["model", "index", "publish", "convert"]),
@@ -80,6 +81,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "app",
             "model",
+            "topology",
             "snapshot",
             "index",
             "publish",
@@ -101,6 +103,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// The functional core, and what it must never name.
 const CORE: &[&str] = &[
     "model",
+    "topology",
     "snapshot",
     "selector",
     "placement",

@@ -1,0 +1,10 @@
+//! How the cards of one node are connected: from what a probe or the drivers say to the nearest set of free cards.
+//!
+//! Pure: text and devices in, tables out. `report` is what was found, `text/` reads it out of the vendors' tools,
+//! `annotation` carries it on the Node, `source` decides what is believed of a node, `shape` holds the tables.
+
+mod link;
+mod report;
+
+pub use link::{Link, Nearness};
+pub use report::{Report, ReportedCard};
