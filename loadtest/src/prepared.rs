@@ -38,9 +38,11 @@ impl Prepared {
             node,
             pod,
         };
-        let demand = prepared.demand();
-        // The answers are of no interest here: both fill the caches.
-        let _ = (prepared.check(&demand), prepared.place(&demand));
+        // The answers are of no interest here. More than once, so that the allocator's free lists are warm as well.
+        for _ in 0..8 {
+            let demand = prepared.demand();
+            let _ = (prepared.check(&demand), prepared.place(&demand));
+        }
         prepared
     }
 

@@ -339,17 +339,13 @@ impl<'a> View<'a> {
             }
         }
         let uniform = self.wiring.is_some_and(|w| w.shape.is_uniform());
-        let key = |i: usize| {
-            let dev = &self.devices[i];
+        let likeness = self.devices.iter().enumerate().map(|(i, dev)| {
             let unlike = dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty();
-            (
-                unlike.then_some(i),
-                dev.class,
-                dev.watts,
-                dev.card.map(|c| if uniform { 0 } else { c }),
-                &members[i * width..][..width],
-            )
-        };
+            let card = dev.card.map(|c| if uniform { 0 } else { c });
+            (unlike.then_some(i), dev.class, dev.watts, card)
+        });
+        let likeness: Vec<_> = likeness.collect();
+        let key = |i: usize| (&likeness[i], &members[i * width..][..width]);
         let values = |i: usize| self.rules.iter().map(move |r| r.values[i]);
         let by_kind = |a: usize, b: usize| key(a).cmp(&key(b)).then_with(|| values(a).cmp(values(b)));
         // Sorted rather than hashed: devices are mostly alike or in order already, and then it is one pass.
@@ -361,7 +357,10 @@ impl<'a> View<'a> {
             kind += usize::from(by_kind(pair[0], pair[1]).is_ne());
             kinds[pair[1]] = kind;
         }
-        self.devices.iter_mut().zip(kinds).for_each(|(dev, kind)| dev.kind = kind);
+        self.devices
+            .iter_mut()
+            .zip(kinds)
+            .for_each(|(dev, kind)| dev.kind = kind);
     }
 
     /// Usable devices of the offer by wattage class.
