@@ -34,8 +34,8 @@ impl std::fmt::Display for QualifiedName {
     }
 }
 
-/// Value of an attribute. Comparison is typed: a version never equals a string. The order is of the text, for sorting
-/// alike things together.
+/// Value of an attribute. Comparison is typed: a version never equals a string. The order means
+/// nothing: sorted, equal values stand together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AttributeValue {
     Int(i64),

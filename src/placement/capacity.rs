@@ -31,6 +31,9 @@ fn has_all(driver: &str, device: &Device, asked: &Asked) -> bool {
 fn taken(driver: &str, device: &Device, asked: &Asked) -> impl Iterator<Item = Option<Quantity>> {
     device.capacity.iter().map(|(name, capacity)| {
         let want = asked.iter().find(|(q, _)| means(driver, q, name)).map(|(_, v)| *v);
+        if want.is_none() && capacity.policy.is_none() {
+            return Some(capacity.value); // nearly all
+        }
         let takes = rounded(want, capacity);
         let legal = capacity.policy.as_ref().is_none_or(|p| allowed(takes, p));
         (legal && takes <= capacity.value).then_some(takes)

@@ -124,7 +124,7 @@ impl<'a> View<'a> {
             pools: vec![],
             devices: vec![],
             classes: vec![],
-            requests: vec![],
+            requests: Vec::with_capacity(claims.iter().map(|c| c.requests.len()).sum()),
             rules: vec![],
             wiring: node.wiring.as_deref(),
             links_count: demand.topology(ctx) != Topology::None,
@@ -348,14 +348,20 @@ impl<'a> View<'a> {
         let key = |i: usize| (&likeness[i], &members[i * width..][..width]);
         let values = |i: usize| self.rules.iter().map(move |r| r.values[i]);
         let by_kind = |a: usize, b: usize| key(a).cmp(&key(b)).then_with(|| values(a).cmp(values(b)));
-        // Sorted rather than hashed: devices are mostly alike or in order already, and then it is one pass.
-        let mut order: Vec<usize> = (0..self.devices.len()).collect();
-        order.sort_unstable_by(|a, b| by_kind(*a, *b));
-        let mut kind = 0;
-        let mut kinds = vec![0; order.len()];
-        for pair in order.windows(2) {
-            kind += usize::from(by_kind(pair[0], pair[1]).is_ne());
-            kinds[pair[1]] = kind;
+        // Sorted rather than hashed, and not even that where devices are alike or in order already: mostly they are.
+        let mut kinds = vec![0; self.devices.len()];
+        let in_order = (1..kinds.len()).all(|i| {
+            let order = by_kind(i - 1, i);
+            kinds[i] = kinds[i - 1] + usize::from(order.is_lt());
+            order.is_le()
+        });
+        if !in_order {
+            let mut order: Vec<usize> = (0..kinds.len()).collect();
+            order.sort_unstable_by(|a, b| by_kind(*a, *b));
+            kinds[order[0]] = 0;
+            for pair in order.windows(2) {
+                kinds[pair[1]] = kinds[pair[0]] + usize::from(by_kind(pair[0], pair[1]).is_lt());
+            }
         }
         self.devices
             .iter_mut()
