@@ -115,16 +115,17 @@ impl Index {
 
     fn upsert_node(&mut self, node: Node) {
         let name = node.name.clone();
-        let (ix, pools) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
+        let (ix, pools, wiring) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
             Some((_, Some(old))) if *old.node == node => return,
-            Some((ix, old)) => (ix, old.map_or_else(Vec::new, |o| o.pools.clone())),
+            Some((ix, Some(old))) => (ix, old.pools.clone(), old.wiring.clone()),
+            Some((ix, None)) => (ix, vec![], None),
             None => {
                 let next = self.snapshot.nodes.len();
                 let next = NodeIx(u32::try_from(next).expect("fewer than 2^32 nodes"));
-                (self.free_nodes.pop().unwrap_or(next), vec![])
+                (self.free_nodes.pop().unwrap_or(next), vec![], None)
             }
         };
-        self.set_node(ix, Arc::new(node), pools);
+        self.set_node(ix, Arc::new(node), pools, wiring);
         self.snapshot.node_index.insert(name.clone(), ix);
         self.loosened = true;
         self.touch_node(name);
