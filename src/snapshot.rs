@@ -3,12 +3,16 @@
 //! Cloning is cheap (a few hundred reference counts and two vectors of pointers), so the index keeps one as its own
 //! working copy and publishes clones. No reader ever needs a lock.
 
+mod cards;
 mod mask;
 mod pool;
+mod power;
 mod shard;
 
+pub use cards::{Cards, Draw};
 pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
+pub use power::{Domain, DomainIx, Power, Use};
 pub use shard::ShardMap;
 
 use std::cmp::Reverse;
@@ -26,6 +30,8 @@ pub struct NodeEntry {
     pub node: Arc<Node>,
     /// Sorted by (driver, pool name).
     pub pools: Vec<Visible>,
+    /// The power domains with a budget that it is in, one a label.
+    pub domains: Arc<[DomainIx]>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -45,6 +51,7 @@ pub struct Snapshot {
     pub namespaces: ShardMap<Name, Arc<Namespace>>,
     /// Names of the RuntimeClasses.
     pub runtime_classes: ShardMap<Name, ()>,
+    pub power: Power,
 }
 
 impl Snapshot {

@@ -86,16 +86,22 @@ impl Index {
 
     fn upsert_node(&mut self, node: Node) {
         let name = node.name.clone();
-        let (ix, pools) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
+        let (ix, pools, left) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
             Some((_, Some(old))) if *old.node == node => return,
-            Some((ix, old)) => (ix, old.map_or_else(Vec::new, |o| o.pools.clone())),
+            Some((ix, old)) => {
+                let old = old.map(|o| (o.pools.clone(), o.domains.clone()));
+                let (pools, domains) = old.unwrap_or_default();
+                (ix, pools, domains)
+            }
             None => {
                 let next = self.snapshot.nodes.len();
                 let next = NodeIx(u32::try_from(next).expect("fewer than 2^32 nodes"));
-                (self.free_nodes.pop().unwrap_or(next), vec![])
+                (self.free_nodes.pop().unwrap_or(next), vec![], Arc::default())
             }
         };
-        self.set_node(ix, Arc::new(node), pools);
+        let domains = self.enter_node(&node.labels);
+        left.iter().for_each(|old| self.leave(*old));
+        self.set_node(ix, Arc::new(node), pools, domains);
         self.snapshot.node_index.insert(name.clone(), ix);
         self.loosened = true;
         self.touch_node(name);
@@ -105,6 +111,8 @@ impl Index {
         let Some(ix) = self.snapshot.node_index.remove(name) else {
             return;
         };
+        let left = self.snapshot.node(ix).map(|n| n.domains.clone());
+        left.iter().flat_map(|l| l.iter()).for_each(|old| self.leave(*old));
         settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, None);
         self.free_nodes.push(ix);
         self.changed = true;
@@ -116,6 +124,7 @@ impl Index {
         if let Some(local) = self.local.get(&name) {
             self.stale_pools.extend(local.iter().cloned());
         }
+        self.touch_power_of(&name);
         self.stale_nodes.insert(name);
     }
 

@@ -25,7 +25,7 @@ pub use device::{
 };
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
 pub use pod::{Pod, PodClaim, PodClaimSource};
-pub use power::{Classified, Classifier, WattOrigin};
+pub use power::{Budget, Classified, Classifier, WattOrigin};
 pub use quantity::{Quantity, QuantityError};
 pub use refusal::{Reason, Refusal};
 

@@ -18,6 +18,7 @@ impl Classifier for ByLabel {
             class: labels.get("class").cloned(),
             watts: None,
             origin: WattOrigin::Unknown,
+            board: None,
         }
     }
 }

@@ -29,6 +29,7 @@ impl Classifier for ByAttribute {
             class: device.string(driver, "class").cloned(),
             watts,
             origin: WattOrigin::Policy,
+            board: watts,
         }
     }
 }

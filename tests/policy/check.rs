@@ -19,6 +19,7 @@ fn cluster(products: &[&str]) -> Snapshot {
             class: Some("stale".into()),
             watts: None,
             origin: WattOrigin::Unknown,
+            board: None,
         },
         scope: NodeScope::All,
     });
@@ -32,6 +33,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         counter_sets: vec![],
         masks: MaskCache::default(),
         summary: Default::default(),
+        cards: Default::default(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),
