@@ -3,6 +3,8 @@
 //! Pure: text and devices in, tables out. `report` is what was found, `text/` reads it out of the vendors' tools,
 //! `annotation` carries it on the Node, `source` decides what is believed of a node, `shape` holds the tables.
 
+pub mod annotation;
+mod cell;
 mod link;
 mod report;
 
