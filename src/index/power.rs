@@ -95,9 +95,8 @@ impl Index {
             }
         }
         if !self.domains.idle() {
-            self.stale_power.extend(self.ledger.pools().cloned());
-            self.stale_power.extend(self.domains.parts.keys().cloned());
-            self.stale_power.extend(self.wide.iter().cloned());
+            let all = self.ledger.pools().chain(self.domains.parts.keys()).chain(&self.wide);
+            self.stale_power.extend(all.cloned());
         }
     }
 
@@ -109,6 +108,10 @@ impl Index {
 
     fn enter(&mut self, budget: Budget) -> DomainIx {
         let key = (budget.label.clone(), budget.value.clone());
+        if self.domains.idle() {
+            // The first budget: nothing was added up so far.
+            self.stale_power.extend(self.ledger.pools().chain(&self.wide).cloned());
+        }
         let domains = &mut self.domains;
         let ix = *domains.positions.entry(key).or_insert_with(|| {
             domains.free.pop().unwrap_or_else(|| {
@@ -152,30 +155,8 @@ impl Index {
         let old = self.domains.parts.remove(key).unwrap_or_default();
         let new = self.part(key, &old.held);
         self.settle_wide(key);
-        let mut uses = self.snapshot.power.uses.to_vec();
-        for (ix, watts) in &old.watts {
-            let used = &mut uses[ix.0 as usize].watts;
-            *used = used.wrapping_sub(*watts);
-        }
-        for (ix, watts) in &new.watts {
-            let used = &mut uses[ix.0 as usize].watts;
-            // Wrapping, as above: in the middle of a batch another pool's part may still stand at a position.
-            *used = used.wrapping_add(*watts);
-        }
-        for (ix, words) in &old.unknown {
-            self.domains.unknown[ix.0 as usize].remove(words);
-        }
-        for (ix, words) in &new.unknown {
-            self.domains.unknown[ix.0 as usize].insert(words.clone());
-        }
-        for (ix, _) in old.unknown.iter().chain(&new.unknown) {
-            uses[ix.0 as usize].unknown = self.domains.unknown[ix.0 as usize].first().cloned();
-        }
-        if uses != **self.snapshot.power.uses {
-            let less = |(a, b): (&Use, &Use)| a.watts > b.watts || a.unknown.is_some() && b.unknown.is_none();
-            self.loosened |= self.snapshot.power.uses.iter().zip(&uses).any(less);
-            self.snapshot.power.uses = Arc::new(uses);
-            self.changed = true;
+        if old.watts != new.watts || old.unknown != new.unknown {
+            self.move_use(&old, &new);
         }
         for (node, there) in [(nodes(&old), false), (nodes(&new), true)] {
             for node in node {
@@ -193,6 +174,33 @@ impl Index {
         if !new.held.is_empty() {
             self.domains.parts.insert(key.clone(), new);
         }
+    }
+
+    /// From what the part drew to what it draws.
+    fn move_use(&mut self, old: &Part, new: &Part) {
+        let uses = Arc::make_mut(&mut self.snapshot.power.uses);
+        // Wrapping: in the middle of a batch another pool's part may still stand at a position.
+        for (ix, watts) in &old.watts {
+            let used = &mut uses[ix.0 as usize].watts;
+            *used = used.wrapping_sub(*watts);
+        }
+        for (ix, watts) in &new.watts {
+            let used = &mut uses[ix.0 as usize].watts;
+            *used = used.wrapping_add(*watts);
+        }
+        let unknown = &mut self.domains.unknown;
+        for (ix, words) in &old.unknown {
+            unknown[ix.0 as usize].remove(words);
+        }
+        for (ix, words) in &new.unknown {
+            unknown[ix.0 as usize].insert(words.clone());
+        }
+        for (ix, _) in old.unknown.iter().chain(&new.unknown) {
+            uses[ix.0 as usize].unknown = unknown[ix.0 as usize].first().cloned();
+        }
+        let less = |(ix, watts): (&DomainIx, &u64)| new.watts.get(ix).is_none_or(|now| now < watts);
+        self.loosened |= old.watts.iter().any(less) || new.unknown.len() < old.unknown.len();
+        self.changed = true;
     }
 
     fn part(&self, key: &PoolKey, before: &BTreeMap<Name, Held>) -> Part {
@@ -227,15 +235,11 @@ impl Index {
                 Draw::Watts(watts) => *part.watts.entry(*ix).or_default() += u64::from(watts),
                 Draw::Unknown => {
                     let published = self.pool(key).is_some_and(|pool| pool.by_name.contains_key(device));
+                    let device = format!("{}/{}/{device}", key.driver, key.name);
                     let words = if published {
-                        format!(
-                            "watts of device {device}, which is in use, unknown: give its class watts in the policy"
-                        )
+                        format!("watts of device {device}, in use, unknown: give its class watts in the policy")
                     } else {
-                        format!(
-                            "device {device} of {} is in use but not published: its watts are unknown",
-                            key.driver
-                        )
+                        format!("watts of device {device}, in use and not published, unknown")
                     };
                     part.unknown.push((*ix, words.into()));
                 }
