@@ -3,17 +3,19 @@
 //! Cloning is cheap (a few hundred reference counts and two vectors of pointers), so the index keeps one as its own
 //! working copy and publishes clones. No reader ever needs a lock.
 
-mod cards;
+mod boards;
 mod mask;
 mod pool;
 mod power;
 mod shard;
+mod wiring;
 
-pub use cards::{Cards, Draw};
+pub use boards::{Boards, Draw};
 pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
 pub use shard::ShardMap;
+pub use wiring::Wiring;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -30,6 +32,7 @@ pub struct NodeEntry {
     pub node: Arc<Node>,
     /// Sorted by (driver, pool name).
     pub pools: Vec<Visible>,
+    pub wiring: Option<Arc<Wiring>>,
     /// The power domains with a budget that it is in, one a label.
     pub domains: Arc<[DomainIx]>,
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Index, NodeIx, PoolKey, Reservation, settle};
 use crate::model::{Budget, Name, NodeScope};
-use crate::snapshot::{DomainIx, Draw, Pool, Use};
+use crate::snapshot::{DomainIx, Draw, NodeEntry, Pool, Use};
 
 #[derive(Default)]
 pub(super) struct Domains {
@@ -91,7 +91,10 @@ impl Index {
             let domains = self.enter_node(&entry.node.labels);
             entry.domains.iter().for_each(|old| self.leave(*old));
             if domains != entry.domains {
-                self.set_node(ix, entry.node.clone(), entry.pools.clone(), domains);
+                let entry = NodeEntry::clone(&entry);
+                let entry = Arc::new(NodeEntry { domains, ..entry });
+                settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, Some(entry));
+                self.changed = true;
             }
         }
         if !self.domains.idle() {
@@ -251,7 +254,7 @@ impl Index {
     fn held(&self, key: &PoolKey, device: &Name, before: &BTreeMap<Name, Held>) -> Held {
         let pool = self.pool(key);
         if let Some((pool, at)) = pool.and_then(|pool| Some((pool, *pool.by_name.get(device)? as usize)))
-            && let Some((first, draw)) = pool.cards().card(at)
+            && let Some((first, draw)) = pool.boards().board(at)
         {
             let first = pool.devices.get(first as usize).unwrap_or(&pool.devices[at]);
             return Held {
@@ -266,7 +269,7 @@ impl Index {
         let mut scopes = pool.into_iter().flat_map(|pool| &pool.devices).map(|d| feed(&d.scope));
         Held {
             card: device.clone(),
-            draw: pool.map_or(Draw::Unknown, |pool| pool.cards().dearest()),
+            draw: pool.map_or(Draw::Unknown, |pool| pool.boards().dearest()),
             feed: scopes.next().unwrap_or_else(|| Feed::Node(key.name.clone())),
         }
     }
@@ -297,7 +300,7 @@ impl Index {
     fn settle_wide(&mut self, key: &PoolKey) {
         let Some(record) = self.pools.get(key) else { return };
         let ix = record.ix;
-        let counted = self.wide.contains(key) && self.pool(key).is_some_and(|p| p.cards().dearest() != Draw::Nothing);
+        let counted = self.wide.contains(key) && self.pool(key).is_some_and(|p| p.boards().dearest() != Draw::Nothing);
         let domains = if counted { self.fed_by(key, &Feed::Wide) } else { vec![] };
         let wide = &mut self.snapshot.power.wide;
         if wide.get(&ix).map_or(&[][..], |d| d) != domains.as_slice() {

@@ -143,7 +143,16 @@ impl Index {
 
     pub(super) fn set_node(&mut self, ix: NodeIx, node: Arc<Node>, pools: Vec<Visible>, domains: Arc<[DomainIx]>) {
         let nodes = Arc::make_mut(&mut self.snapshot.nodes);
-        put(nodes, ix.0, Some(Arc::new(NodeEntry { node, pools, domains })));
+        put(
+            nodes,
+            ix.0,
+            Some(Arc::new(NodeEntry {
+                node,
+                pools,
+                wiring: None,
+                domains,
+            })),
+        );
         self.changed = true;
     }
 }

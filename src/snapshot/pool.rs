@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::{Cards, MaskCache};
+use super::{Boards, MaskCache};
 use crate::model::{
     AttributeValue, Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity,
 };
@@ -54,7 +54,7 @@ pub struct Pool {
     /// Computed from `devices` when first asked for.
     pub summary: OnceLock<Summary>,
     /// Computed from `devices` when first asked for, which is where there are power budgets.
-    pub cards: OnceLock<Cards>,
+    pub boards: OnceLock<Boards>,
 }
 
 impl Pool {
@@ -62,8 +62,8 @@ impl Pool {
         self.summary.get_or_init(|| Summary::of(&self.devices))
     }
 
-    pub fn cards(&self) -> &Cards {
-        self.cards.get_or_init(|| Cards::of(&self.devices))
+    pub fn boards(&self) -> &Boards {
+        self.boards.get_or_init(|| Boards::of(&self.devices))
     }
 }
 

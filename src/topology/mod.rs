@@ -7,6 +7,12 @@ pub mod annotation;
 mod cell;
 mod link;
 mod report;
+mod shape;
+#[cfg(test)]
+mod shape_tests;
+mod worth;
 
 pub use link::{Link, Nearness};
 pub use report::{Report, ReportedCard};
+pub use shape::{Cards, Grade, MOST_CARDS, Shape};
+pub use worth::Worth;

@@ -113,7 +113,7 @@ pub(crate) fn snapshot() -> Snapshot {
         counter_sets: vec![],
         masks: MaskCache::default(),
         summary: std::sync::OnceLock::new(),
-        cards: std::sync::OnceLock::new(),
+        boards: std::sync::OnceLock::new(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),

@@ -33,7 +33,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         counter_sets: vec![],
         masks: MaskCache::default(),
         summary: Default::default(),
-        cards: Default::default(),
+        boards: Default::default(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),

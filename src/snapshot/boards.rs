@@ -13,7 +13,7 @@ use crate::model::{AttributeValue, Bits, Device, Name};
 /// What one card draws of the budgets it falls under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
-    /// None of its devices has a class (a NIC, a channel): budgets are of class watts, so it is not counted.
+    /// None of its devices has a class or watts (a NIC, a channel): budgets are of class watts, so it is not counted.
     Nothing,
     Watts(u32),
     /// A card of unknown watts: it can be counted nowhere, and so is not given where there is a budget.
@@ -21,7 +21,7 @@ pub enum Draw {
 }
 
 #[derive(Debug)]
-pub struct Cards {
+pub struct Boards {
     /// By device: a position in `draws`.
     of: Vec<u32>,
     draws: Vec<(Draw, u32)>,
@@ -29,7 +29,7 @@ pub struct Cards {
     pub joined: Bits,
 }
 
-impl Cards {
+impl Boards {
     pub(super) fn of(devices: &[PoolDevice]) -> Self {
         let mut known = Known::default();
         let mut of = vec![u32::MAX; devices.len()];
@@ -60,12 +60,11 @@ impl Cards {
             *first = at.min(*first);
             members[*card as usize] += 1;
             // The same card in two words: the larger, and a figure rather than none.
-            *draw = match (*draw, d.classified.class.is_some(), d.classified.board) {
-                (draw, false, _) => draw,
-                (Draw::Watts(a), true, Some(b)) => Draw::Watts(a.max(b)),
-                (_, true, Some(b)) => Draw::Watts(b),
-                (Draw::Watts(a), true, None) => Draw::Watts(a),
-                (_, true, None) => Draw::Unknown,
+            *draw = match (*draw, d.classified.board) {
+                (Draw::Watts(a), Some(b)) => Draw::Watts(a.max(b)),
+                (_, Some(b)) => Draw::Watts(b),
+                (Draw::Nothing, None) if d.classified.class.is_some() => Draw::Unknown,
+                (draw, None) => draw,
             };
         }
         let mut joined = Bits::new(devices.len());
@@ -78,7 +77,7 @@ impl Cards {
     }
 
     /// The card of a device, told by the position of its first device, and what it draws. None: no such device.
-    pub fn card(&self, device: usize) -> Option<(u32, Draw)> {
+    pub fn board(&self, device: usize) -> Option<(u32, Draw)> {
         let (draw, first) = self.draws.get(*self.of.get(device)? as usize)?;
         Some((*first, *draw))
     }
@@ -185,9 +184,9 @@ mod tests {
         }
     }
 
-    fn cards(devices: &[PoolDevice]) -> Vec<(u32, Draw)> {
-        let cards = Cards::of(devices);
-        (0..devices.len()).filter_map(|i| cards.card(i)).collect()
+    fn boards(devices: &[PoolDevice]) -> Vec<(u32, Draw)> {
+        let boards = Boards::of(devices);
+        (0..devices.len()).filter_map(|i| cards.board(i)).collect()
     }
 
     #[test]
@@ -216,9 +215,9 @@ mod tests {
                 "",
             ),
         ];
-        let of: Vec<u32> = cards(&devices).iter().map(|c| c.0).collect();
+        let of: Vec<u32> = boards(&devices).iter().map(|c| c.0).collect();
         assert_eq!(of, [0, 0, 2, 2, 4, 4, 4, 7, 7]);
-        assert!(Cards::of(&devices).joined.len() == 9);
+        assert!(Boards::of(&devices).joined.len() == 9);
     }
 
     #[test]
@@ -230,7 +229,7 @@ mod tests {
             device("mig-0", c, Some(300), &[("type", "mig")], "all"),
             device("mig-1", c, Some(300), &[("type", "mig")], "none"),
         ];
-        let of: Vec<u32> = cards(&devices).iter().map(|c| c.0).collect();
+        let of: Vec<u32> = boards(&devices).iter().map(|c| c.0).collect();
         assert_eq!(of, [0, 1, 2, 3], "one set of two cards, one PCI address of two cards");
     }
 
@@ -242,13 +241,13 @@ mod tests {
             device("twin", Some("b"), Some(300), &[("uuid", "u")], ""),
             device("odd", Some("c"), None, &[], ""),
         ];
-        let draws: Vec<Draw> = cards(&devices).iter().map(|c| c.1).collect();
+        let draws: Vec<Draw> = boards(&devices).iter().map(|c| c.1).collect();
         assert_eq!(
             draws,
             [Draw::Nothing, Draw::Watts(300), Draw::Watts(300), Draw::Unknown]
         );
-        assert_eq!(Cards::of(&devices).dearest(), Draw::Watts(300));
-        assert_eq!(Cards::of(&devices[..1]).dearest(), Draw::Nothing);
-        assert_eq!(Cards::of(&[]).dearest(), Draw::Nothing);
+        assert_eq!(Boards::of(&devices).dearest(), Draw::Watts(300));
+        assert_eq!(Boards::of(&devices[..1]).dearest(), Draw::Nothing);
+        assert_eq!(Boards::of(&[]).dearest(), Draw::Nothing);
     }
 }
