@@ -9,6 +9,7 @@ mod capacity;
 mod demand;
 mod key;
 mod matching;
+mod power;
 mod quick;
 mod result;
 mod score;

@@ -1,17 +1,18 @@
 //! The order of nodes, and extender scores from it.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::demand::Demand;
 use super::key::Key;
-use super::{Context, quick, solve};
+use super::{Context, power, quick, solve};
 use crate::snapshot::NodeEntry;
 
 /// The highest score of the extender protocol.
 const BEST: usize = 10;
 
-/// Lower is better: what the devices cost, then packing or spreading.
-type Rank = (Key, u32);
+/// Lower is better: what the devices cost, then packing or spreading, then what the node's power domain has left.
+type Rank = (Key, u32, Reverse<u64>);
 
 fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
     demand.admit(node).ok()?;
@@ -19,12 +20,13 @@ fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
         Some(tally) => tally.best(demand)?,
         None => solve::best(ctx, demand, node).ok()?.1,
     };
+    let headroom = Reverse(power::headroom(ctx, node));
     if !ctx.rules.spread {
-        return Some((key, left));
+        return Some((key, left, headroom));
     }
     // To keep groups whole is to pack; who spreads wants the opposite.
     (key.big, key.pairs) = (0, 0);
-    Some((key, u32::MAX - left))
+    Some((key, u32::MAX - left, headroom))
 }
 
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A

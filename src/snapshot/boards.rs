@@ -186,7 +186,7 @@ mod tests {
 
     fn boards(devices: &[PoolDevice]) -> Vec<(u32, Draw)> {
         let boards = Boards::of(devices);
-        (0..devices.len()).filter_map(|i| cards.board(i)).collect()
+        (0..devices.len()).filter_map(|i| boards.board(i)).collect()
     }
 
     #[test]
