@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::allowed::Allowed;
 use super::matching::SelectorUse;
 use super::wish::Wishes;
 use super::words::Texts;
@@ -82,7 +83,13 @@ impl Alternative {
 impl Demand {
     /// A refusal here holds for every node.
     pub fn of(ctx: Context<'_>, pod: &Pod) -> Result<Self, Refusal> {
-        let wishes = Wishes::of(pod)?;
+        let mut wishes = Wishes::of(pod)?;
+        wishes.allowed = Allowed::of(ctx, &pod.key.namespace)?;
+        if let (Some(class), Some(allowed)) = (&wishes.class, &wishes.allowed)
+            && !allowed.admits(Some(class))
+        {
+            return Err(allowed.refusal("the pod asks for", class));
+        }
         let mut claims: Vec<ClaimDemand> = vec![];
         let mut seen: Vec<NamespacedName> = vec![];
         for entry in &pod.claims {

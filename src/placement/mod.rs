@@ -5,6 +5,7 @@
 //! one node has for each request, `search` picks (with `state` as its ledger), `why` explains a "no", `result` writes
 //! the allocation.
 
+mod allowed;
 mod capacity;
 mod demand;
 mod key;
@@ -23,6 +24,7 @@ mod words;
 
 use std::sync::Arc;
 
+pub use allowed::NamespaceClasses;
 pub use demand::Demand;
 pub use score::scores;
 
@@ -39,6 +41,8 @@ pub struct Rules {
     pub spread: bool,
     /// For pods of more than one card that do not say so themselves.
     pub topology: Topology,
+    /// What namespaces may use; the first that matches counts. Shared: rules are made for every request.
+    pub allowed: Arc<[NamespaceClasses]>,
 }
 
 /// What every decision of one request reads.

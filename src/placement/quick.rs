@@ -79,7 +79,7 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
             if ctx.snapshot.power.wide.contains_key(&visible.pool) {
                 return None;
             }
-            tally.add(at, state, visible)?;
+            tally.add(demand, at, state, visible)?;
         } else {
             tally.unhealthy.get_or_insert((&state.pool.driver, &state.pool.health));
         }
@@ -114,7 +114,7 @@ fn common_shape(demand: &Demand) -> Option<(&Alternative, u32)> {
 }
 
 impl<'a> Tally<'a> {
-    fn add(&mut self, of_node: usize, state: &'a PoolState, visible: &Visible) -> Option<()> {
+    fn add(&mut self, demand: &Demand, of_node: usize, state: &'a PoolState, visible: &Visible) -> Option<()> {
         let pool = &*state.pool;
         let size = pool.devices.len();
         let summary = pool.summary();
@@ -154,15 +154,20 @@ impl<'a> Tally<'a> {
             if self.limit.is_some() && alive & (summary.parts.word(word) | pool.boards().joined.word(word)) != 0 {
                 return None;
             }
-            self.count(of_node, state, word, alive)?;
+            self.count(demand, of_node, state, word, alive)?;
         }
         Some(())
     }
 
     /// Counts the matching devices of one word.
-    fn count(&mut self, of_node: usize, state: &'a PoolState, word: usize, alive: u64) -> Option<()> {
+    fn count(&mut self, demand: &Demand, of_node: usize, state: &'a PoolState, word: usize, alive: u64) -> Option<()> {
         let summary = state.pool.summary();
-        let free = alive & !state.taken.word(word);
+        let mut allowed = alive;
+        if demand.wishes.allowed.is_some() {
+            let barred = summary.groups.iter().filter(|g| !demand.wishes.allow(g.class.as_ref()));
+            allowed &= !barred.fold(0, |bits, g| bits | g.devices.word(word));
+        }
+        let free = allowed & !state.taken.word(word);
         let mut usable = free;
         let mut tainted = free & summary.tainted.word(word);
         while tainted != 0 {
@@ -178,7 +183,8 @@ impl<'a> Tally<'a> {
         s.matched += alive.count_ones();
         s.free += free.count_ones();
         s.tolerated += usable.count_ones();
-        (s.wished, s.supported, s.roomy) = (s.matched, s.tolerated, s.tolerated);
+        s.wished += allowed.count_ones();
+        (s.supported, s.roomy) = (s.tolerated, s.tolerated);
         for group in &summary.groups {
             let of_group = alive & group.devices.word(word);
             if of_group == 0 {

@@ -4,6 +4,7 @@
 //! this and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -119,6 +120,7 @@ impl Reader<'_> {
             power: self.power(&mut root),
             namespaces: self.namespaces(&mut root),
             defaults: self.defaults(&mut root),
+            allowed: OnceLock::new(),
         })
     }
 

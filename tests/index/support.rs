@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use wattlane::convert;
 use wattlane::index::{Change, Index, Object};
-use wattlane::model::{Allocation, Classified, Classifier, Device, DeviceId, DeviceResult, Labels, Name, WattOrigin};
+use wattlane::model::{
+    Allocation, Budget, Classified, Classifier, Device, DeviceId, DeviceResult, Labels, Name, WattOrigin,
+};
 use wattlane::snapshot::{PoolState, Snapshot};
 
 /// The class is the node's label `class`, so that relabelling shows.
@@ -20,6 +22,15 @@ impl Classifier for ByLabel {
             origin: WattOrigin::Unknown,
             board: None,
         }
+    }
+
+    fn budgets(&self, labels: &Labels) -> Vec<Budget> {
+        let budget = |value: &Name| Budget {
+            label: "class".into(),
+            value: value.clone(),
+            watts: 1000,
+        };
+        labels.get("class").map(budget).into_iter().collect()
     }
 }
 
@@ -117,11 +128,21 @@ pub(crate) fn sees(snapshot: &Snapshot, node: &str) -> Vec<String> {
         .collect()
 }
 
-/// Everything a reader sees, independent of positions, without claims of the namespace `phantom`.
+/// Everything a reader sees, independent of positions, without claims of the namespace `phantom`. Of power domains what
+/// they are: what is drawn of them remembers devices that are published no more, which an index made anew cannot.
 pub(crate) fn dump(s: &Snapshot) -> String {
     let mut lines = vec![];
     for (_, node) in s.nodes() {
-        lines.push(format!("{:?} sees {:?}", node.node, sees(s, &node.node.name)));
+        let domains: Vec<_> = node
+            .domains
+            .iter()
+            .map(|d| s.power.domain(*d).map(|d| d.budget))
+            .collect();
+        lines.push(format!(
+            "{:?} sees {:?} in {domains:?}",
+            node.node,
+            sees(s, &node.node.name)
+        ));
     }
     for state in s.pools.iter().flatten() {
         let pool = &state.pool;
@@ -140,6 +161,7 @@ pub(crate) fn dump(s: &Snapshot) -> String {
             .filter(|(key, _)| &*key.namespace != "phantom")
             .map(|(_, c)| format!("{c:?}")),
     );
+    lines.extend(s.power.domains().map(|d| format!("{:?}", d.budget)));
     lines.extend(s.pods.iter().map(|(_, o)| format!("{o:?}")));
     lines.extend(s.classes.iter().map(|(_, o)| format!("{o:?}")));
     lines.sort();
