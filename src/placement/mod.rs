@@ -92,6 +92,8 @@ pub struct Placement {
     pub class: Option<Name>,
     /// Sum of the known watts of its devices. Devices held for admin access do not count, here and in `class`.
     pub watts: u32,
+    /// Devices whose watts are not known, and which `watts` therefore leaves out.
+    pub unknown_watts: u32,
     /// The step limit ended the search: the devices are valid, but there may be better ones.
     pub cut: bool,
 }

@@ -77,9 +77,9 @@ fn counts_what_the_classes_match() {
     assert_eq!(
         json["classes"],
         json!([
-            {"name": "small", "watts": 72, "source": "policy", "devices": 2},
-            {"name": "nobody", "watts": null, "source": "policy", "devices": 0},
-            {"name": "h200-700w", "watts": 700, "source": "derived", "devices": 1},
+            {"name": "small", "watts": 72, "wattsFrom": ["policy"], "source": "policy", "devices": 2},
+            {"name": "nobody", "watts": null, "wattsFrom": [], "source": "policy", "devices": 0},
+            {"name": "h200-700w", "watts": 700, "wattsFrom": ["table"], "source": "derived", "devices": 1},
         ])
     );
     let doubted: Vec<_> = report.warnings.iter().map(|w| w.path.as_str()).collect();
