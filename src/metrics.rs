@@ -4,6 +4,7 @@
 mod labels;
 mod readiness;
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub struct Metrics {
     power_used: IntGaugeVec,
     power_headroom: IntGaugeVec,
     power_domains: IntGauge,
+    /// Those that have series.
+    shown_domains: Mutex<BTreeSet<String>>,
     samplers: Mutex<Vec<Sampler>>,
 }
 
@@ -193,6 +196,7 @@ impl Metrics {
                 "wattlane_power_domains",
                 "Power domains with a budget; the first 256 by name have series of their own.",
             )?,
+            shown_domains: Mutex::default(),
             samplers: Mutex::default(),
             registry,
         };
@@ -284,11 +288,21 @@ impl Metrics {
         let mut domains: Vec<_> = domains.collect();
         domains.sort();
         self.power_domains.set(i64::try_from(domains.len()).unwrap_or(i64::MAX));
-        for gauges in [&self.power_budget, &self.power_used, &self.power_headroom] {
-            gauges.reset();
+        domains.truncate(MOST_DOMAINS);
+        let mut shown = self
+            .shown_domains
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now: BTreeSet<String> = domains.iter().map(|d| d.0.clone()).collect();
+        for gone in shown.difference(&now) {
+            for gauges in [&self.power_budget, &self.power_used, &self.power_headroom] {
+                // It is there, or it is gone already.
+                let _ = gauges.remove_label_values(&[gone]);
+            }
         }
+        *shown = now;
         let watts = |w: u64| i64::try_from(w).unwrap_or(i64::MAX);
-        for (domain, budget, used, known) in domains.into_iter().take(MOST_DOMAINS) {
+        for (domain, budget, used, known) in domains {
             let headroom = watts(budget).saturating_sub(watts(used));
             let headroom = if known { headroom } else { headroom.min(0) };
             for (gauges, value) in [

@@ -84,9 +84,9 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
             tally.unhealthy.get_or_insert((&state.pool.driver, &state.pool.health));
         }
     }
-    // Of what the budget does not count it would be best to take first, which is not what is cheapest.
+    // Not counted, or of unknown watts; and what is not counted would be best to take first, which is not what is cheapest.
     let uncounted = |k: &Kind<'_>| k.class.is_none() && k.watts.is_none();
-    if tally.limit.is_some() && tally.len > 1 && tally.kinds[..tally.len].iter().any(uncounted) {
+    if tally.limit.is_some() && tally.kinds[..tally.len].iter().any(uncounted) {
         return None;
     }
     if let (true, Some(wiring)) = (tally.links, tally.wiring) {

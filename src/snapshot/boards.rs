@@ -10,10 +10,14 @@ use std::collections::HashMap;
 use super::pool::{PoolDevice, is_partition};
 use crate::model::{AttributeValue, Bits, Device, Name};
 
+/// Drivers of cards are called `gpu.nvidia.com`, `gpu.amd.com` and the like; those of channels and NICs are not.
+const CARDS: &str = "gpu.";
+
 /// What one card draws of the budgets it falls under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
-    /// None of its devices has a class or watts (a NIC, a channel): budgets are of class watts, so it is not counted.
+    /// None of its devices has a class or watts, and its driver is not one of cards (a NIC, a channel): budgets are of
+    /// class watts, so it is not counted.
     Nothing,
     Watts(u32),
     /// A card of unknown watts: it can be counted nowhere, and so is not given where there is a budget.
@@ -30,10 +34,10 @@ pub struct Boards {
 }
 
 impl Boards {
-    pub(super) fn of(devices: &[PoolDevice]) -> Self {
+    pub(super) fn of(driver: &str, devices: &[PoolDevice]) -> Self {
         let mut known = Known::default();
         let mut of = vec![u32::MAX; devices.len()];
-        let mut cards = 0;
+        let mut boards = 0;
         for whole in [true, false] {
             for (i, d) in devices.iter().enumerate() {
                 if is_partition(&d.device) == whole {
@@ -46,15 +50,15 @@ impl Boards {
                 let same = ids.iter().filter(tells).find_map(|id| known.ids.get(id));
                 let card = same.copied().or_else(set);
                 let card = card.unwrap_or_else(|| {
-                    cards += 1;
-                    cards - 1
+                    boards += 1;
+                    boards - 1
                 });
                 of[i] = card;
                 known.add(card, ids, whole.then_some(&*d.device));
             }
         }
-        let mut draws = vec![(Draw::Nothing, u32::MAX); cards as usize];
-        let mut members = vec![0_u32; cards as usize];
+        let mut draws = vec![(Draw::Nothing, u32::MAX); boards as usize];
+        let mut members = vec![0_u32; boards as usize];
         for ((at, card), d) in (0u32..).zip(&of).zip(devices) {
             let (draw, first) = &mut draws[*card as usize];
             *first = at.min(*first);
@@ -63,7 +67,7 @@ impl Boards {
             *draw = match (*draw, d.classified.board) {
                 (Draw::Watts(a), Some(b)) => Draw::Watts(a.max(b)),
                 (_, Some(b)) => Draw::Watts(b),
-                (Draw::Nothing, None) if d.classified.class.is_some() => Draw::Unknown,
+                (Draw::Nothing, None) if d.classified.class.is_some() || driver.starts_with(CARDS) => Draw::Unknown,
                 (draw, None) => draw,
             };
         }
@@ -185,7 +189,7 @@ mod tests {
     }
 
     fn boards(devices: &[PoolDevice]) -> Vec<(u32, Draw)> {
-        let boards = Boards::of(devices);
+        let boards = Boards::of("nic.example.com", devices);
         (0..devices.len()).filter_map(|i| boards.board(i)).collect()
     }
 
@@ -217,7 +221,7 @@ mod tests {
         ];
         let of: Vec<u32> = boards(&devices).iter().map(|c| c.0).collect();
         assert_eq!(of, [0, 0, 2, 2, 4, 4, 4, 7, 7]);
-        assert!(Boards::of(&devices).joined.len() == 9);
+        assert_eq!(Boards::of("d", &devices).joined.len(), 9);
     }
 
     #[test]
@@ -246,8 +250,13 @@ mod tests {
             draws,
             [Draw::Nothing, Draw::Watts(300), Draw::Watts(300), Draw::Unknown]
         );
-        assert_eq!(Boards::of(&devices).dearest(), Draw::Watts(300));
-        assert_eq!(Boards::of(&devices[..1]).dearest(), Draw::Nothing);
-        assert_eq!(Boards::of(&[]).dearest(), Draw::Nothing);
+        assert_eq!(Boards::of("d", &devices).dearest(), Draw::Watts(300));
+        assert_eq!(Boards::of("nic", &devices[..1]).dearest(), Draw::Nothing);
+        assert_eq!(Boards::of("d", &[]).dearest(), Draw::Nothing);
+        assert_eq!(
+            Boards::of("gpu.example.com", &devices[..1]).dearest(),
+            Draw::Unknown,
+            "a card nobody can name"
+        );
     }
 }

@@ -63,7 +63,7 @@ impl Pool {
     }
 
     pub fn boards(&self) -> &Boards {
-        self.boards.get_or_init(|| Boards::of(&self.devices))
+        self.boards.get_or_init(|| Boards::of(&self.driver, &self.devices))
     }
 }
 

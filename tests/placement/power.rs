@@ -118,12 +118,24 @@ fn unknown_watts_are_not_given_where_there_is_a_budget() {
 
 #[test]
 fn devices_without_a_class_are_not_counted() {
-    let nic = json!({"name": "nic", "attributes": {"kind": {"string": "nic"}}});
-    let mut world = racks(100, 100, &[nic]);
+    let mut world = racks(100, 100, &[]);
+    world.slice(
+        "nics",
+        json!({"driver": "nic.example.com", "nodeName": "a", "devices": [{"name": "nic"}]}),
+    );
     world.claim("c", ask(1));
+    let placed = world.place(&pod("p", &["c"]), "a").expect("fits");
     assert_eq!(world.devices(&pod("p", &["c"]), "a"), ["nic"]);
-    world.take("a", &["nic"]);
-    assert_eq!(world.snapshot.power.domains().map(|d| d.used.watts).sum::<u64>(), 0);
+    world.commit(&placed);
+    let used: Vec<_> = world.snapshot.power.domains().map(|d| d.used.clone()).collect();
+    assert!(used.iter().all(|u| u.watts == 0 && u.unknown.is_none()), "{used:?}");
+    // A card that nobody can name is counted by nobody, and so not given.
+    let mut world = racks(100, 100, &[json!({"name": "card"})]);
+    world.claim("c", ask(1));
+    assert_eq!(
+        world.refused(&pod("p", &["c"]), "a"),
+        "power_budget: watts of device card unknown: give its class watts in the policy"
+    );
 }
 
 /// A whole card and its two halves, by counters.
