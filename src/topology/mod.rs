@@ -10,9 +10,11 @@ mod report;
 mod shape;
 #[cfg(test)]
 mod shape_tests;
+mod source;
 mod worth;
 
 pub use link::{Link, Nearness};
 pub use report::{Report, ReportedCard};
 pub use shape::{Cards, Grade, MOST_CARDS, Shape};
+pub use source::{LinkSource, Links, links};
 pub use worth::Worth;

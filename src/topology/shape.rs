@@ -40,7 +40,10 @@ impl Shape {
     /// `links` is a square, row by row. None: not a square of 1 to `MOST_CARDS` cards.
     pub fn new(links: &[Link]) -> Option<Self> {
         let cards = (1..=MOST_CARDS).find(|n| n * n == links.len())?;
-        let link = |a: usize, b: usize| farther(links[a * cards + b], links[b * cards + a]);
+        let link = |a: usize, b: usize| match a == b {
+            true => Link::Unknown,
+            false => farther(links[a * cards + b], links[b * cards + a]),
+        };
         let symmetric: Box<[Link]> = (0..cards * cards).map(|i| link(i / cards, i % cards)).collect();
         let mut near = vec![Nearness::ZERO; 1 << cards];
         for set in 1..near.len() {

@@ -10,4 +10,5 @@ mod power;
 mod reasons;
 mod refused_pods;
 mod scores;
+mod topology;
 mod world;
