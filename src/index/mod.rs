@@ -11,6 +11,7 @@ mod power;
 mod reserve;
 mod settle;
 mod usage;
+mod wiring;
 
 pub use crate::convert::{Key, Kind, Object};
 pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use crate::model::{Classifier, DeviceId, Name};
 use crate::snapshot::{NodeIx, PoolIx, Snapshot};
+use crate::topology::Shape;
 
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -61,6 +63,7 @@ pub struct Index {
     ledger: ledger::Ledger,
     domains: power::Domains,
     reservations: reserve::Reservations,
+    shapes: wiring::Shapes,
     free_nodes: Vec<NodeIx>,
     free_pools: Vec<PoolIx>,
     /// Positions of pools ever given.
@@ -89,6 +92,7 @@ impl Index {
             ledger: ledger::Ledger::default(),
             domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
+            shapes: wiring::Shapes::default(),
             free_nodes: vec![],
             free_pools: vec![],
             pool_slots: 0,
@@ -118,6 +122,11 @@ impl Index {
         }
         self.snapshot.version += 1;
         Some(Arc::new(self.snapshot.clone()))
+    }
+
+    /// Shapes that are published without their tables: correct, and slow to ask. Whoever takes them warms them, elsewhere.
+    pub fn take_cold(&mut self) -> Vec<Arc<Shape>> {
+        self.shapes.take_cold()
     }
 
     /// Whether, since it was last asked, something changed by which a refused pod could fit now.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ledger::Holder;
 use super::{Change, Index, Key, Kind, NodeIx, Object, PoolIx, PoolKey, pools, settle};
 use crate::model::{Claim, Name, NamespacedName, Node, Pod, Slice};
-use crate::snapshot::ShardMap;
+use crate::snapshot::{NodeEntry, ShardMap};
 
 impl Index {
     pub fn apply(&mut self, change: Change) {
@@ -115,22 +115,25 @@ impl Index {
 
     fn upsert_node(&mut self, node: Node) {
         let name = node.name.clone();
-        let (ix, pools, left) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
+        let (ix, old) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
             Some((_, Some(old))) if *old.node == node => return,
-            Some((ix, old)) => {
-                let old = old.map(|o| (o.pools.clone(), o.domains.clone()));
-                let (pools, domains) = old.unwrap_or_default();
-                (ix, pools, domains)
-            }
+            Some((ix, old)) => (ix, old.cloned()),
             None => {
                 let next = self.snapshot.nodes.len();
                 let next = NodeIx(u32::try_from(next).expect("fewer than 2^32 nodes"));
-                (self.free_nodes.pop().unwrap_or(next), vec![], Arc::default())
+                (self.free_nodes.pop().unwrap_or(next), None)
             }
         };
         let domains = self.enter_node(&node.labels);
+        let left = old.as_ref().map(|old| old.domains.clone()).unwrap_or_default();
         left.iter().for_each(|old| self.leave(*old));
-        self.set_node(ix, Arc::new(node), pools, domains);
+        let entry = NodeEntry {
+            node: Arc::new(node),
+            pools: old.as_ref().map(|old| old.pools.clone()).unwrap_or_default(),
+            wiring: old.and_then(|old| old.wiring.clone()),
+            domains,
+        };
+        self.set_node(ix, entry);
         self.snapshot.node_index.insert(name.clone(), ix);
         self.loosened = true;
         self.touch_node(name);

@@ -92,9 +92,7 @@ impl Index {
             entry.domains.iter().for_each(|old| self.leave(*old));
             if domains != entry.domains {
                 let entry = NodeEntry::clone(&entry);
-                let entry = Arc::new(NodeEntry { domains, ..entry });
-                settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, Some(entry));
-                self.changed = true;
+                self.set_node(ix, NodeEntry { domains, ..entry });
             }
         }
         if !self.domains.idle() {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{Index, NodeIx, PoolIx, PoolKey, pools, usage};
-use crate::model::{Labels, Name, Node, NodeScope};
-use crate::snapshot::{DomainIx, NodeEntry, PoolState, Visible};
+use crate::model::{Labels, Name, NodeScope};
+use crate::snapshot::{NodeEntry, PoolState, Visible};
 
 impl Index {
     pub(super) fn settle(&mut self) {
@@ -54,6 +54,9 @@ impl Index {
         if old.is_none_or(|old| !pools::same(&old.pool, &fresh)) {
             self.set_pool(ix, Some(usage::untouched(Arc::new(fresh))));
             self.stale_states.insert(key.clone());
+            // What its cards are joined by may be another matter now.
+            self.stale_nodes
+                .extend(self.pools.get(key).into_iter().flat_map(|r| r.scopes.local()).cloned());
             self.loosened = true;
         }
     }
@@ -100,9 +103,23 @@ impl Index {
                 });
             }
         }
-        if entry.pools != visible {
-            let (node, domains) = (entry.node.clone(), entry.domains.clone());
-            self.set_node(ix, node, visible, domains);
+        let states: Vec<_> = visible
+            .iter()
+            .filter_map(|v| Some((&**self.snapshot.pool(v.pool)?, v)))
+            .collect();
+        let wiring = match states.len() == visible.len() {
+            true => self.shapes.wiring(&entry.node, &states),
+            // Positions in it are positions among the node's pools.
+            false => None,
+        };
+        if entry.pools != visible || entry.wiring.as_deref() != wiring.as_ref() {
+            let entry = NodeEntry {
+                node: entry.node.clone(),
+                pools: visible,
+                wiring: wiring.map(Arc::new),
+                domains: entry.domains.clone(),
+            };
+            self.set_node(ix, entry);
             self.loosened = true;
         }
     }
@@ -141,18 +158,9 @@ impl Index {
         self.changed = true;
     }
 
-    pub(super) fn set_node(&mut self, ix: NodeIx, node: Arc<Node>, pools: Vec<Visible>, domains: Arc<[DomainIx]>) {
+    pub(super) fn set_node(&mut self, ix: NodeIx, entry: NodeEntry) {
         let nodes = Arc::make_mut(&mut self.snapshot.nodes);
-        put(
-            nodes,
-            ix.0,
-            Some(Arc::new(NodeEntry {
-                node,
-                pools,
-                wiring: None,
-                domains,
-            })),
-        );
+        put(nodes, ix.0, Some(Arc::new(entry)));
         self.changed = true;
     }
 }

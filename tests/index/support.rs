@@ -63,7 +63,11 @@ pub(crate) fn slice(name: &str, pool: &str, generation: i64, count: i64, scope: 
 }
 
 pub(crate) fn plain(names: &[&str]) -> Value {
-    names.iter().map(|n| json!({"name": n})).collect()
+    let below = |root: &str| json!({"resource.kubernetes.io/pcieRoot": {"string": root}});
+    names
+        .iter()
+        .map(|n| json!({"name": n, "attributes": below("r")}))
+        .collect()
 }
 
 /// An allocated claim where there are results.
@@ -133,13 +137,14 @@ pub(crate) fn sees(snapshot: &Snapshot, node: &str) -> Vec<String> {
 pub(crate) fn dump(s: &Snapshot) -> String {
     let mut lines = vec![];
     for (_, node) in s.nodes() {
-        let domains: Vec<_> = node
-            .domains
-            .iter()
-            .map(|d| s.power.domain(*d).map(|d| d.budget))
-            .collect();
+        let domains = node.domains.iter().map(|d| s.power.domain(*d).map(|d| d.budget));
+        let domains: Vec<_> = domains.collect();
+        let wiring = node.wiring.as_ref().map(|w| {
+            let cards = (0..node.pools.len()).map(|pool| w.of_pool(pool).collect::<Vec<_>>());
+            (w.source, w.shape.links(), cards.collect::<Vec<_>>())
+        });
         lines.push(format!(
-            "{:?} sees {:?} in {domains:?}",
+            "{:?} sees {:?} in {domains:?} wired {wiring:?}",
             node.node,
             sees(s, &node.node.name)
         ));

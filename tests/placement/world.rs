@@ -14,7 +14,7 @@ use wattlane::model::{
 use wattlane::placement::{self, Context, Demand, Placement, Rules};
 use wattlane::selector::Selectors;
 use wattlane::snapshot::{NodeEntry, Snapshot, Wiring};
-use wattlane::topology::{Link, Shape};
+use wattlane::topology::{Link, LinkSource, Shape};
 
 pub(crate) const DRIVER: &str = "gpu.nvidia.com";
 
@@ -208,7 +208,7 @@ impl World {
         let shape = Arc::new(Shape::new(links).expect("a square"));
         let mut entry = (**snapshot.node(ix).expect("its entry")).clone();
         let cards = (0..shape.cards()).map(Some).collect();
-        entry.wiring = Some(Arc::new(Wiring::new(shape, &[cards])));
+        entry.wiring = Some(Arc::new(Wiring::new(shape, LinkSource::Probe, &[cards])));
         Arc::make_mut(&mut snapshot.nodes)[ix.0 as usize] = Some(Arc::new(entry));
         self.snapshot = Arc::new(snapshot);
     }
