@@ -125,12 +125,12 @@ impl Index {
             }
         };
         let domains = self.enter_node(&node.labels);
-        let left = old.as_ref().map(|old| old.domains.clone()).unwrap_or_default();
-        left.iter().for_each(|old| self.leave(*old));
+        let left = old.iter().flat_map(|o| o.domains.iter());
+        left.for_each(|old| self.leave(*old));
         let entry = NodeEntry {
             node: Arc::new(node),
-            pools: old.as_ref().map(|old| old.pools.clone()).unwrap_or_default(),
-            wiring: old.and_then(|old| old.wiring.clone()),
+            pools: old.as_ref().map_or_else(Vec::new, |o| o.pools.clone()),
+            wiring: old.and_then(|o| o.wiring.clone()),
             domains,
         };
         self.set_node(ix, entry);

@@ -114,10 +114,9 @@ impl Index {
         };
         if entry.pools != visible || entry.wiring.as_deref() != wiring.as_ref() {
             let entry = NodeEntry {
-                node: entry.node.clone(),
                 pools: visible,
                 wiring: wiring.map(Arc::new),
-                domains: entry.domains.clone(),
+                ..(**entry).clone()
             };
             self.set_node(ix, entry);
             self.loosened = true;

@@ -137,12 +137,15 @@ pub(crate) fn sees(snapshot: &Snapshot, node: &str) -> Vec<String> {
 pub(crate) fn dump(s: &Snapshot) -> String {
     let mut lines = vec![];
     for (_, node) in s.nodes() {
-        let domains = node.domains.iter().map(|d| s.power.domain(*d).map(|d| d.budget));
-        let domains: Vec<_> = domains.collect();
         let wiring = node.wiring.as_ref().map(|w| {
             let cards = (0..node.pools.len()).map(|pool| w.of_pool(pool).collect::<Vec<_>>());
             (w.source, w.shape.links(), cards.collect::<Vec<_>>())
         });
+        let domains: Vec<_> = node
+            .domains
+            .iter()
+            .map(|d| s.power.domain(*d).map(|d| d.budget))
+            .collect();
         lines.push(format!(
             "{:?} sees {:?} in {domains:?} wired {wiring:?}",
             node.node,
