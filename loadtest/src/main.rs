@@ -1,7 +1,9 @@
 //! The measurements of wattlane, so that anyone can repeat them. See loadtest/README.md.
 
+mod allocate;
 mod client;
 mod fixture;
+mod prepared;
 mod server;
 mod stats;
 mod verbs;
@@ -9,6 +11,7 @@ mod verbs;
 use std::io::Write as _;
 
 use clap::Parser as _;
+use serde_json::Value;
 
 #[derive(Debug, clap::Parser)]
 #[command(about = "Measures wattlane: one subcommand a scenario")]
@@ -29,6 +32,8 @@ enum Output {
 enum Scenario {
     /// filter and prioritize over TLS at several node counts
     Verbs(verbs::Args),
+    /// One decision on one node: wattlane and the in-tree allocator, in turns
+    Allocate(allocate::Args),
 }
 
 // One thread: the client has one core, the server another.
@@ -36,10 +41,12 @@ enum Scenario {
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let Scenario::Verbs(args) = &cli.scenario;
-    let report = verbs::run(args).await?;
+    let (report, table): (_, fn(&Value) -> String) = match &cli.scenario {
+        Scenario::Verbs(args) => (verbs::run(args).await?, verbs::table),
+        Scenario::Allocate(args) => (allocate::run(args)?, allocate::table),
+    };
     let text = match cli.output {
-        Output::Table => verbs::table(&report),
+        Output::Table => table(&report),
         Output::Json => format!("{report}\n"),
     };
     std::io::stdout().write_all(text.as_bytes())?;

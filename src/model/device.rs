@@ -34,8 +34,9 @@ impl std::fmt::Display for QualifiedName {
     }
 }
 
-/// Value of an attribute. Comparison is typed: a version never equals a string.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Value of an attribute. Comparison is typed: a version never equals a string. The order means
+/// nothing: sorted, equal values stand together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AttributeValue {
     Int(i64),
     Bool(bool),

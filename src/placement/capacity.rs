@@ -8,30 +8,36 @@ const UNIT: i128 = 1_000_000_000;
 
 /// What `asked` takes of each capacity of the device, in the device's order. None: the device cannot serve it at all,
 /// because it lacks a capacity that is asked for, its policy has no such value, or it is too small.
-pub(super) fn consumption(
-    driver: &str,
-    device: &Device,
-    asked: &[(QualifiedName, Quantity)],
-) -> Option<Box<[Quantity]>> {
-    let means = |q: &QualifiedName, has: &QualifiedName| {
-        q.name == has.name && (q.domain == has.domain || (q.domain.is_empty() && *has.domain == *driver))
-    };
-    if asked
-        .iter()
-        .any(|(name, _)| !device.capacity.iter().any(|(has, _)| means(name, has)))
-    {
-        return None;
-    }
-    device
-        .capacity
-        .iter()
-        .map(|(name, capacity)| {
-            let want = asked.iter().find(|(q, _)| means(q, name)).map(|(_, v)| *v);
-            let takes = rounded(want, capacity);
-            let legal = capacity.policy.as_ref().is_none_or(|p| allowed(takes, p));
-            (legal && takes <= capacity.value).then_some(takes)
-        })
-        .collect()
+pub(super) fn consumption(driver: &str, device: &Device, asked: &Asked) -> Option<Box<[Quantity]>> {
+    has_all(driver, device, asked).then(|| taken(driver, device, asked).collect())?
+}
+
+/// Whether there is a consumption, for a device that is given whole.
+pub(super) fn serves(driver: &str, device: &Device, asked: &Asked) -> bool {
+    has_all(driver, device, asked) && taken(driver, device, asked).all(|takes| takes.is_some())
+}
+
+type Asked = [(QualifiedName, Quantity)];
+
+fn means(driver: &str, asked: &QualifiedName, has: &QualifiedName) -> bool {
+    asked.name == has.name && (asked.domain == has.domain || (asked.domain.is_empty() && *has.domain == *driver))
+}
+
+fn has_all(driver: &str, device: &Device, asked: &Asked) -> bool {
+    let has = |name| device.capacity.iter().any(|(has, _)| means(driver, name, has));
+    asked.iter().all(|(name, _)| has(name))
+}
+
+fn taken(driver: &str, device: &Device, asked: &Asked) -> impl Iterator<Item = Option<Quantity>> {
+    device.capacity.iter().map(|(name, capacity)| {
+        let want = asked.iter().find(|(q, _)| means(driver, q, name)).map(|(_, v)| *v);
+        if want.is_none() && capacity.policy.is_none() {
+            return Some(capacity.value); // nearly all
+        }
+        let takes = rounded(want, capacity);
+        let legal = capacity.policy.as_ref().is_none_or(|p| allowed(takes, p));
+        (legal && takes <= capacity.value).then_some(takes)
+    })
 }
 
 /// The value that is really taken: the default where nothing is asked, else rounded up to what the policy sells.

@@ -335,8 +335,8 @@ impl Alternative {
         if let Some(words) = &class.unsupported {
             return Err(unsupported("DeviceClass", &class.name, words));
         }
-        let namespace = ctx.snapshot.namespaces.get(&claim.key.namespace);
-        if wanted.admin_access && !namespace.is_some_and(|n| n.admin_access()) {
+        let namespace = || ctx.snapshot.namespaces.get(&claim.key.namespace);
+        if wanted.admin_access && !namespace().is_some_and(|n| n.admin_access()) {
             let words = format!(
                 "request {name} asks for adminAccess: namespace {} is not labelled resource.kubernetes.io/admin-access=true",
                 claim.key.namespace

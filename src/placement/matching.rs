@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::demand::Alternative;
 use crate::model::{Bits, Reason, Refusal};
 use crate::selector::Selector;
-use crate::snapshot::{Pool, Verdicts};
+use crate::snapshot::{Pool, Verdicts, Visible};
 
 #[derive(Debug)]
 pub(super) struct SelectorUse {
@@ -62,20 +62,34 @@ impl SelectorUse {
     }
 }
 
-/// Devices all selectors accept, and devices on which one of them, reached in order, gave no answer.
-pub(super) fn matching(alternative: &Alternative, pool: &Pool) -> Verdicts {
-    let size = pool.devices.len();
-    let (mut matches, mut failed) = (Bits::new(size), Bits::new(size));
-    let verdicts: Vec<_> = alternative.selectors.iter().map(|s| s.verdicts(pool)).collect();
-    for i in 0..size {
-        let mut verdicts = verdicts.iter();
-        match verdicts.find(|v| !v.matches.contains(i)) {
-            None => matches.insert(i),
-            Some(v) if v.failed.contains(i) => failed.insert(i),
-            Some(_) => {}
+/// What an alternative's selectors say of 64 devices, as two words of bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Matching {
+    /// All selectors accept it.
+    pub(super) matches: u64,
+    /// One of them, reached in order, gave no answer.
+    pub(super) failed: u64,
+}
+
+/// Of the pool's devices that can be seen, 64 in each word of `words`.
+pub(super) fn matching(alternative: &Alternative, pool: &Pool, visible: &Visible, words: &mut [Matching]) {
+    for (n, word) in words.iter_mut().enumerate() {
+        word.matches = visible.word(n, pool.devices.len());
+    }
+    for selector in &alternative.selectors {
+        let computed;
+        let verdicts = match selector.known(pool) {
+            Some(known) => known,
+            None => {
+                computed = selector.verdicts(pool);
+                &computed
+            }
+        };
+        for (n, word) in words.iter_mut().enumerate() {
+            word.failed |= word.matches & verdicts.failed.word(n);
+            word.matches &= verdicts.matches.word(n);
         }
     }
-    Verdicts { matches, failed }
 }
 
 /// Which selector failed on the device, and why.

@@ -120,11 +120,7 @@ impl<'a> Tally<'a> {
         let size = pool.devices.len();
         let summary = pool.summary();
         for word in 0..size.div_ceil(64) {
-            let tail = size - word * 64;
-            let mut alive = if tail >= 64 { u64::MAX } else { (1 << tail) - 1 };
-            if let Some(seen) = &visible.devices {
-                alive &= seen.word(word);
-            }
+            let mut alive = visible.word(word, size);
             for selector in &self.alternative.selectors {
                 if alive == 0 {
                     break;

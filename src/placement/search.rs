@@ -129,6 +129,8 @@ struct Search<'s, 'v> {
     floors: Vec<(Power, Nearness)>,
     state: State<'v>,
     picks: Vec<Vec<usize>>,
+    /// Of all frames, one after the other.
+    tried: Vec<usize>,
     best: Option<(Key, Vec<Vec<usize>>)>,
     first_only: bool,
     /// The cards of the pod must all reach each other.
@@ -163,8 +165,9 @@ struct Frame {
     fresh: bool,
     /// What is chosen without it.
     so_far: SoFar,
-    /// Kinds tried at this place: another device of one leads to the same sets, later in device order.
-    tried: Vec<usize>,
+    /// Where the kinds tried at this place begin in `Search::tried`: another device of one leads to the same sets, later
+    /// in device order.
+    tried: usize,
     /// The position of the order that is taken now.
     held: Option<usize>,
 }
@@ -211,7 +214,7 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
     if !within_limits(chosen()) {
         return Outcome::Nothing;
     }
-    let mut orders = vec![];
+    let mut orders = Vec::with_capacity(offers.len());
     for (_, offer) in chosen() {
         let mut order = Order::of(view, offer, how);
         let enough = order.fails || order.picks.len() >= offer.asked;
@@ -225,8 +228,8 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
     }
     let mut floors = vec![(Power::default(), Nearness::ZERO); orders.len() + 1];
     if !how.first_only {
-        let by_request: Vec<_> = chosen().collect();
-        for (r, (_, offer)) in by_request.iter().enumerate().rev() {
+        for r in (0..orders.len()).rev() {
+            let offer = &view.requests[r].offers[offers[r]];
             // By order, the first of them draw least.
             let least = orders[r].picks.iter().take(offer.asked);
             let watts = least.map(|i| drawn(view, offer, &offer.candidates[*i]));
@@ -240,7 +243,8 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
         orders,
         floors,
         state: State::new(view, how.relaxed),
-        picks: vec![vec![]; offers.len()],
+        picks: chosen().map(|(_, offer)| Vec::with_capacity(offer.asked)).collect(),
+        tried: vec![],
         best: None,
         first_only: how.first_only,
         cliques: view.cliques && !how.relaxed.topology,
@@ -289,7 +293,8 @@ fn within_limits<'o>(chosen: impl Iterator<Item = (usize, &'o Offer<'o>)>) -> bo
 impl Order {
     fn of(view: &View<'_>, offer: &Offer<'_>, how: How) -> Self {
         let admitted = |i: &usize| how.classes.admit(view, offer, &offer.candidates[*i]);
-        let mut picks: Vec<usize> = (0..offer.candidates.len()).filter(admitted).collect();
+        let mut picks = Vec::with_capacity(offer.candidates.len());
+        picks.extend((0..offer.candidates.len()).filter(admitted));
         if !how.first_only {
             // Stable: equal watts stay in device order.
             picks.sort_by_key(|i| {
@@ -395,7 +400,9 @@ impl<'v> Search<'_, 'v> {
 
     /// Depth first. What ended it early, if anything did.
     fn run(&mut self) -> Option<Outcome> {
-        let mut stack: Vec<Frame> = vec![];
+        // As deep as it gets.
+        let depth = (0..self.offers.len()).map(|r| self.offer(r).asked).sum();
+        let mut stack: Vec<Frame> = Vec::with_capacity(depth);
         let held = SoFar {
             all: self.view.held,
             ..SoFar::default()
@@ -405,6 +412,7 @@ impl<'v> Search<'_, 'v> {
             self.release(frame);
             match self.next(frame) {
                 Move::Back => {
+                    self.tried.truncate(frame.tried);
                     stack.pop();
                 }
                 Move::Stop(why) => return Some(why),
@@ -416,7 +424,7 @@ impl<'v> Search<'_, 'v> {
                         self.descend(&mut stack, request + 1, so_far.turned(self.view));
                     } else {
                         // Within a request a device comes up once, shared or not, as in-tree; another request may share it.
-                        stack.push(Frame::new(request, missing, at + 1, so_far));
+                        stack.push(self.frame(request, missing, at + 1, so_far));
                     }
                     if self.first_only && self.best.is_some() {
                         return None;
@@ -430,7 +438,7 @@ impl<'v> Search<'_, 'v> {
     /// Goes on with the next request, or notes what is found behind the last.
     fn descend(&mut self, stack: &mut Vec<Frame>, request: usize, so_far: SoFar) {
         if request < self.offers.len() {
-            stack.push(Frame::new(request, self.offer(request).asked, 0, so_far));
+            stack.push(self.frame(request, self.offer(request).asked, 0, so_far));
             return;
         }
         let key = so_far.key(self.view, Nearness::ZERO, (Power::default(), Nearness::ZERO));
@@ -448,6 +456,18 @@ impl<'v> Search<'_, 'v> {
         let floor = (Power::default().plus(watts, rest).and(power), near);
         let chosen = so_far.request.near(self.view.wiring);
         so_far.key(self.view, chosen.max(self.orders[frame.request].near), floor) >= *best
+    }
+
+    fn frame(&self, request: usize, missing: usize, at: usize, so_far: SoFar) -> Frame {
+        Frame {
+            request,
+            missing,
+            at,
+            fresh: true,
+            so_far,
+            tried: self.tried.len(),
+            held: None,
+        }
     }
 
     fn candidate(&self, request: usize, at: usize) -> &'v Candidate {
@@ -478,7 +498,7 @@ impl<'v> Search<'_, 'v> {
         let claim = self.view.requests[frame.request].claim;
         self.picks[frame.request].pop();
         self.state.give_back(claim, self.offer(frame.request), candidate);
-        frame.tried.push(self.view.devices[candidate.dev].kind);
+        self.tried.push(self.view.devices[candidate.dev].kind);
     }
 
     /// Finds the frame's next candidate and takes it.
@@ -518,7 +538,7 @@ impl<'v> Search<'_, 'v> {
                     path: way,
                 });
             }
-            if frame.tried.contains(&dev.kind) {
+            if self.tried[frame.tried..].contains(&dev.kind) {
                 continue;
             }
             if *self.steps == 0 {
@@ -542,19 +562,5 @@ impl<'v> Search<'_, 'v> {
             }
         }
         Move::Back
-    }
-}
-
-impl Frame {
-    fn new(request: usize, missing: usize, at: usize, so_far: SoFar) -> Self {
-        Self {
-            request,
-            missing,
-            at,
-            fresh: true,
-            so_far,
-            tried: vec![],
-            held: None,
-        }
     }
 }

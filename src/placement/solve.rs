@@ -9,7 +9,7 @@ use super::key::Key;
 use super::matching::failure;
 use super::search::{self, Choice, Classes, How, Outcome, Path, search};
 use super::state::Relaxed;
-use super::view::{Purpose, View};
+use super::view::{Offer, Purpose, View};
 use super::{Context, Placement, result, why};
 use crate::model::{DeviceId, Name, Refusal};
 use crate::snapshot::{NodeEntry, PoolState};
@@ -25,17 +25,10 @@ pub(super) fn any(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result
 /// The best solution with its cost and how many devices that could have served it stay free.
 pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(Placement, (Key, u32)), Refusal> {
     let (view, choice, cut) = solve(ctx, demand, node, false)?;
-    let mut usable: Vec<usize> = view
-        .requests
-        .iter()
-        .flat_map(|r| &r.offers)
-        .flat_map(|o| &o.candidates)
-        .map(|c| c.dev)
-        .collect();
-    usable.sort_unstable();
-    usable.dedup();
+    let offers = view.requests.iter().flat_map(|r| &r.offers);
+    let usable = distinct(&view, offers.flat_map(|o| &o.candidates).map(|c| c.dev));
     let taken: usize = choice.picks.iter().map(Vec::len).sum();
-    let left = u32::try_from(usable.len().saturating_sub(taken)).unwrap_or(u32::MAX);
+    let left = u32::try_from(usable.saturating_sub(taken)).unwrap_or(u32::MAX);
     let key = choice.key;
     let placement = result::placement(ctx, demand, node, &view, &choice, cut)?;
     Ok((placement, (key, left)))
@@ -143,30 +136,27 @@ pub(super) fn over_alternatives(
     mut attempt: impl FnMut(&[usize], &mut u32) -> Outcome,
 ) -> Outcome {
     // An alternative that could not even be met alone is passed over; one on which a selector failed may not be.
-    let open: Vec<Vec<usize>> = view
-        .requests
-        .iter()
-        .map(|r| {
-            let open = |o: &usize| r.offers[*o].possible() || r.offers[*o].candidates.iter().any(|c| c.failed);
-            (0..r.offers.len()).filter(open).collect()
-        })
-        .collect();
-    if open.iter().any(Vec::is_empty) {
+    let open = |o: &Offer<'_>| o.possible() || o.candidates.iter().any(|c| c.failed);
+    let next =
+        |r: usize, from: usize| (from..view.requests[r].offers.len()).find(|o| open(&view.requests[r].offers[*o]));
+    let first: Option<Vec<usize>> = (0..view.requests.len()).map(|r| next(r, 0)).collect();
+    let Some(mut offers) = first else {
         return Outcome::Nothing;
-    }
-    let mut at = vec![0; open.len()];
+    };
     for _ in 0..VECTORS {
-        let offers: Vec<usize> = at.iter().zip(&open).map(|(i, open)| open[*i]).collect();
         match attempt(&offers, steps) {
             Outcome::Nothing => {}
             outcome => return outcome,
         }
         // Counts up; the last request is the fastest digit.
-        let Some(digit) = (0..at.len()).rev().find(|d| at[*d] + 1 < open[*d].len()) else {
+        let mut digits = (0..offers.len()).rev();
+        let Some((digit, offer)) = digits.find_map(|d| Some((d, next(d, offers[d] + 1)?))) else {
             return Outcome::Nothing;
         };
-        at[digit] += 1;
-        at[digit + 1..].fill(0);
+        offers[digit] = offer;
+        for (r, after) in offers.iter_mut().enumerate().skip(digit + 1) {
+            *after = next(r, 0).unwrap_or(0);
+        }
     }
     Outcome::Cut
 }
@@ -296,14 +286,14 @@ fn free_of(view: &View<'_>, offers: &[usize], classes: Classes) -> usize {
         return usize::MAX;
     };
     let offers = view.requests.iter().zip(offers).map(|(r, o)| &r.offers[*o]);
-    let mut devices: Vec<usize> = offers
-        .flat_map(|o| &o.candidates)
-        .map(|c| c.dev)
-        .filter(|d| view.devices[*d].class == class)
-        .collect();
-    devices.sort_unstable();
-    devices.dedup();
-    devices.len()
+    let devices = offers.flat_map(|o| &o.candidates).map(|c| c.dev);
+    distinct(view, devices.filter(|d| view.devices[*d].class == class))
+}
+
+/// How many devices these are, each counted once.
+fn distinct(view: &View<'_>, devices: impl Iterator<Item = usize>) -> usize {
+    let mut seen = vec![false; view.devices.len()];
+    devices.filter(|d| !std::mem::replace(&mut seen[*d], true)).count()
 }
 
 /// Wattage classes of devices that claims of the pod hold already, each once.

@@ -19,12 +19,8 @@ pub(super) struct Relaxed {
 pub(super) struct State<'v> {
     view: &'v View<'v>,
     relaxed: Relaxed,
-    /// By device: the claims that chose it, as bits.
-    holders: Vec<u64>,
-    /// By device: how often it was chosen as a share.
-    shares: Vec<u32>,
-    /// By device: what chosen shares take of each capacity, in nanos; empty: nothing.
-    consumed: Vec<Vec<i128>>,
+    /// By device.
+    chosen: Vec<Chosen>,
     /// (pool, set, counter), what chosen devices draw, in nanos. A handful of entries: a scan.
     drawn: Vec<((usize, usize, usize), i128)>,
     /// By rule: the values of the devices chosen under it, in order.
@@ -33,14 +29,22 @@ pub(super) struct State<'v> {
     meter: Option<Meter<'v>>,
 }
 
+#[derive(Clone, Default)]
+struct Chosen {
+    /// The claims that chose it, as bits.
+    holders: u64,
+    /// How often it was chosen as a share.
+    shares: u32,
+    /// What chosen shares take of each capacity, in nanos; empty: nothing.
+    consumed: Vec<i128>,
+}
+
 impl<'v> State<'v> {
     pub(super) fn new(view: &'v View<'v>, relaxed: Relaxed) -> Self {
         Self {
             view,
             relaxed,
-            holders: vec![0; view.devices.len()],
-            shares: vec![0; view.devices.len()],
-            consumed: vec![vec![]; view.devices.len()],
+            chosen: vec![Chosen::default(); view.devices.len()],
             drawn: vec![],
             values: vec![vec![]; view.rules.len()],
             meter: view.budget.as_ref().filter(|_| !relaxed.power).map(Meter::new),
@@ -77,7 +81,7 @@ impl<'v> State<'v> {
             }
         }
         if candidate.takes.is_none() {
-            self.holders[candidate.dev] |= 1 << claim;
+            self.chosen[candidate.dev].holders |= 1 << claim;
         }
         true
     }
@@ -97,7 +101,7 @@ impl<'v> State<'v> {
             }
         }
         if candidate.takes.is_none() {
-            self.holders[candidate.dev] &= !(1 << claim);
+            self.chosen[candidate.dev].holders &= !(1 << claim);
         }
     }
 
@@ -120,9 +124,10 @@ impl<'v> State<'v> {
 
     /// A device goes to one taker; for admin access to one of each claim. One that is shared goes to any number.
     pub(super) fn unheld(&self, claim: usize, candidate: &Candidate, admin: bool) -> bool {
-        let holders = self.holders[candidate.dev];
+        let holders = self.chosen[candidate.dev].holders;
         let twins = &self.view.devices[candidate.dev].twins;
-        if !admin && !self.relaxed.room && twins.iter().any(|t| self.holders[*t] != 0 || self.shares[*t] != 0) {
+        let chosen = |t: &usize| self.chosen[*t].holders != 0 || self.chosen[*t].shares != 0;
+        if !admin && !self.relaxed.room && twins.iter().any(chosen) {
             return false;
         }
         match (admin, &candidate.takes) {
@@ -137,7 +142,7 @@ impl<'v> State<'v> {
         let state = self.view.pools[dev.pool];
         if let Some(takes) = &candidate.takes {
             let given = given(&dev.info.device, state, dev.at);
-            let consumed = &self.consumed[candidate.dev];
+            let consumed = &self.chosen[candidate.dev].consumed;
             let mut capacities = dev.info.device.capacity.iter().zip(takes).zip(given).enumerate();
             let fits = capacities.all(|(i, (((_, capacity), takes), given))| {
                 takes.nanos() + given + consumed.get(i).copied().unwrap_or(0) <= capacity.value.nanos()
@@ -156,16 +161,16 @@ impl<'v> State<'v> {
 
     /// A shared device draws its counters once, with the first share.
     fn counts_already(&self, candidate: &Candidate) -> bool {
-        candidate.takes.is_some() && (self.view.devices[candidate.dev].shared || self.shares[candidate.dev] > 0)
+        candidate.takes.is_some() && (self.view.devices[candidate.dev].shared || self.chosen[candidate.dev].shares > 0)
     }
 
     fn draw(&mut self, candidate: &Candidate, sign: i128) {
         let dev = &self.view.devices[candidate.dev];
         if let Some(takes) = &candidate.takes {
             if sign < 0 {
-                self.shares[candidate.dev] -= 1;
+                self.chosen[candidate.dev].shares -= 1;
             }
-            let consumed = &mut self.consumed[candidate.dev];
+            let consumed = &mut self.chosen[candidate.dev].consumed;
             consumed.resize(takes.len(), 0);
             consumed
                 .iter_mut()
@@ -182,7 +187,7 @@ impl<'v> State<'v> {
             }
         }
         if candidate.takes.is_some() && sign > 0 {
-            self.shares[candidate.dev] += 1;
+            self.chosen[candidate.dev].shares += 1;
         }
     }
 }

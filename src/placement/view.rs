@@ -1,17 +1,15 @@
 //! What one node has for each request of a demand: the devices that come into question and how many fell out at
 //! which step. Everything that does not change during a search is decided here.
 
-use std::collections::{BTreeMap, HashMap};
-
-use super::capacity::consumption;
+use super::capacity::{consumption, serves};
 use super::demand::{Alternative, Demand, NewClaim};
 use super::key::Chosen;
-use super::matching::{failure, matching};
+use super::matching::{Matching, failure, matching};
 use super::power::Budget;
 use super::words::{Shortage, Stages, unhealthy};
 use super::{Context, Topology};
 use crate::model::{
-    AttributeValue, Bits, Constraint, Count, Device, Effect, Name, QualifiedName, Quantity, Reason, Refusal, Taint,
+    AttributeValue, Constraint, Count, Device, Effect, Name, QualifiedName, Quantity, Reason, Refusal, Taint,
     Toleration,
 };
 use crate::snapshot::{NodeEntry, Pool, PoolDevice, PoolHealth, PoolState, Visible, Wiring};
@@ -129,7 +127,7 @@ impl<'a> View<'a> {
             pools: vec![],
             devices: vec![],
             classes: vec![],
-            requests: vec![],
+            requests: Vec::with_capacity(claims.iter().map(|c| c.requests.len()).sum()),
             rules: vec![],
             wiring: node.wiring.as_deref(),
             links_count: demand.topology(ctx) != Topology::None,
@@ -177,58 +175,61 @@ impl<'a> View<'a> {
         purpose: Purpose,
     ) -> Result<bool, Refusal> {
         let pool = &*state.pool;
-        let at_pool = self.pools.len();
+        let (at_pool, first) = (self.pools.len(), self.devices.len());
         let mut any_failed = false;
-        // Positions in `devices` of the pool's devices that are there already.
-        let mut positions: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut per_offer = vec![];
-        for offer in self.requests.iter().flat_map(|r| &r.offers) {
-            let verdicts = matching(offer.alternative, pool);
-            let seen = |bits: &Bits| bits.iter().filter(|i| visible.sees(*i)).collect::<Vec<_>>();
-            let (matches, failed) = (seen(&verdicts.matches), seen(&verdicts.failed));
-            for i in &failed {
+        let words = pool.devices.len().div_ceil(64);
+        let offers = || self.requests.iter().flat_map(|r| &r.offers);
+        // By offer, then by word.
+        let mut looked = vec![Matching::default(); offers().count() * words];
+        for (i, offer) in offers().enumerate() {
+            let wanted = &offer.alternative.request;
+            let looked = &mut looked[i * words..][..words];
+            matching(offer.alternative, pool, visible, looked);
+            for (n, word) in looked.iter().enumerate().filter(|(_, word)| word.failed != 0) {
                 // The in-tree allocator looks at selectors only of devices that are not in use, except to find "all".
-                let all = offer.alternative.request.count == Count::All;
-                if all {
-                    return Err(failure(offer.alternative, pool, *i));
+                if wanted.count == Count::All {
+                    let device = n * 64 + word.failed.trailing_zeros() as usize;
+                    return Err(failure(offer.alternative, pool, device));
                 }
-                any_failed |= offer.alternative.request.admin_access || !state.taken.contains(*i);
+                any_failed |= wanted.admin_access || word.failed & !state.taken.word(n) != 0;
             }
-            positions.extend(matches.iter().chain(&failed).map(|i| (*i, 0)));
-            per_offer.push((matches, failed));
         }
-        if positions.is_empty() {
+        for n in 0..words {
+            let of_word = looked.iter().skip(n).step_by(words);
+            let mut some = of_word.fold(0, |some, word| some | word.matches | word.failed);
+            self.devices.reserve(some.count_ones() as usize);
+            while some != 0 {
+                let at = n * 64 + some.trailing_zeros() as usize;
+                some &= some - 1;
+                let mut dev = self.device(state, at_pool, at);
+                dev.card = self.wiring.and_then(|w| w.card(of_node, at));
+                self.devices.push(dev);
+            }
+        }
+        if self.devices.len() == first {
             return Ok(false);
         }
         self.pools.push(state);
-        for (i, position) in &mut positions {
-            *position = self.devices.len();
-            let mut dev = self.device(state, at_pool, *i);
-            dev.card = self.wiring.and_then(|w| w.card(of_node, *i));
-            self.devices.push(dev);
-        }
-        for (i, others) in &pool.summary().twins {
-            if let Some(position) = positions.get(&(*i as usize)) {
-                let there = others.iter().filter_map(|o| positions.get(&(*o as usize)).copied());
-                self.devices[*position].twins = there.collect();
+        for (at, others) in &pool.summary().twins {
+            let added = &self.devices[first..];
+            let position = |at: &u32| added.binary_search_by_key(&(*at as usize), |d| d.at).ok();
+            if let Some(dev) = position(at) {
+                let there = others.iter().filter_map(|o| Some(first + position(o)?)).collect();
+                self.devices[first + dev].twins = there;
             }
         }
         let offers = self.requests.iter_mut().flat_map(|r| r.offers.iter_mut());
-        for (offer, (matches, failed)) in offers.zip(per_offer) {
-            for i in matches {
-                if let Some(dev) = positions.get(&i) {
-                    offer.add(demand, state, *dev, &self.devices[*dev], purpose);
+        for (i, offer) in offers.enumerate() {
+            let looked = &looked[i * words..][..words];
+            let most = looked.iter().map(|word| word.matches.count_ones() as usize).sum();
+            offer.candidates.reserve(most);
+            for (position, dev) in self.devices.iter().enumerate().skip(first) {
+                let (word, bit) = (looked[dev.at / 64], 1 << (dev.at % 64));
+                if word.matches & bit != 0 {
+                    offer.add(demand, state, position, dev, purpose);
+                } else if word.failed & bit != 0 && purpose == Purpose::ListOrder {
+                    offer.add_failed(state, position, dev);
                 }
-            }
-            if purpose == Purpose::ListOrder {
-                let free = |i: &usize| offer.alternative.request.admin_access || !state.taken.contains(*i);
-                let failed = failed.iter().filter(|i| free(i)).filter_map(|i| positions.get(i));
-                offer.candidates.extend(failed.map(|dev| Candidate {
-                    dev: *dev,
-                    takes: None,
-                    failed: true,
-                }));
-                offer.candidates.sort_by_key(|c| c.dev);
             }
         }
         Ok(any_failed)
@@ -335,32 +336,45 @@ impl<'a> View<'a> {
 
     /// Devices are interchangeable when no request, rule or cost can tell them apart. Shares and counters always can.
     fn sort_into_kinds(&mut self) {
-        let mut members: Vec<Vec<bool>> = vec![vec![]; self.devices.len()];
-        for offer in self.requests.iter().flat_map(|r| &r.offers) {
-            members.iter_mut().for_each(|m| m.push(false));
-            for candidate in &offer.candidates {
-                if let Some(last) = members[candidate.dev].last_mut() {
-                    *last = !candidate.failed;
-                }
+        let offers = self.requests.iter().flat_map(|r| &r.offers);
+        let width = offers.clone().count();
+        // By device, then by offer: whether it is a candidate.
+        let mut members = vec![false; self.devices.len() * width];
+        for (n, offer) in offers.enumerate() {
+            for candidate in offer.candidates.iter().filter(|c| !c.failed) {
+                members[candidate.dev * width + n] = true;
             }
         }
-        let mut kinds = HashMap::new();
         let uniform = self.wiring.is_some_and(|w| w.shape.is_uniform());
-        for (i, dev) in self.devices.iter_mut().enumerate() {
+        let likeness = self.devices.iter().enumerate().map(|(i, dev)| {
             let unlike = dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty();
-            let values: Vec<_> = self.rules.iter().map(|r| r.values[i]).collect();
-            let key = (
-                unlike.then_some(i),
-                dev.class,
-                dev.watts,
-                dev.card.map(|c| if uniform { 0 } else { c }),
-                self.budget.as_ref().map(|b| b.kind(i)),
-                std::mem::take(&mut members[i]),
-                values,
-            );
-            let next = kinds.len();
-            dev.kind = *kinds.entry(key).or_insert(next);
+            let card = dev.card.map(|c| if uniform { 0 } else { c });
+            let budget = self.budget.as_ref().map(|b| b.kind(i));
+            (unlike.then_some(i), dev.class, dev.watts, card, budget)
+        });
+        let likeness: Vec<_> = likeness.collect();
+        let key = |i: usize| (&likeness[i], &members[i * width..][..width]);
+        let values = |i: usize| self.rules.iter().map(move |r| r.values[i]);
+        let by_kind = |a: usize, b: usize| key(a).cmp(&key(b)).then_with(|| values(a).cmp(values(b)));
+        // Sorted rather than hashed, and not even that where devices are alike or in order already: mostly they are.
+        let mut kinds = vec![0; self.devices.len()];
+        let in_order = (1..kinds.len()).all(|i| {
+            let order = by_kind(i - 1, i);
+            kinds[i] = kinds[i - 1] + usize::from(order.is_lt());
+            order.is_le()
+        });
+        if !in_order {
+            let mut order: Vec<usize> = (0..kinds.len()).collect();
+            order.sort_unstable_by(|a, b| by_kind(*a, *b));
+            kinds[order[0]] = 0;
+            for pair in order.windows(2) {
+                kinds[pair[1]] = kinds[pair[0]] + usize::from(by_kind(pair[0], pair[1]).is_lt());
+            }
         }
+        self.devices
+            .iter_mut()
+            .zip(kinds)
+            .for_each(|(dev, kind)| dev.kind = kind);
     }
 
     /// Usable devices of the offer by wattage class.
@@ -427,18 +441,18 @@ impl<'a> Offer<'a> {
         let device: &'a Device = &dev.info.device;
         let driver = &state.pool.driver;
         let admin = wanted.admin_access;
-        let takes = consumption(driver, device, &wanted.capacity);
+        let shared = device.allow_multiple;
+        let takes = shared.then(|| consumption(driver, device, &wanted.capacity)).flatten();
         let room = match &takes {
-            Some(takes) if !device.allow_multiple || admin => Some(takes),
-            Some(takes) => has_room(device, takes, state, dev.at).then_some(takes),
-            None => None,
+            Some(takes) => admin || has_room(device, takes, state, dev.at),
+            None => !shared && serves(driver, device, &wanted.capacity),
         };
         if self.alternative.whole && state.pool.summary().parts.contains(dev.at) {
             return;
         }
         let all = wanted.count == Count::All;
         self.classed |= dev.class.is_some();
-        if all && room.is_none() {
+        if all && !room {
             // As in the in-tree allocator, "all" means all that can serve the capacity asked for.
             return;
         }
@@ -463,15 +477,26 @@ impl<'a> Offer<'a> {
         }
         self.stages.supported += 1;
         let counted = admin || dev.shared || dev.counters.iter().all(|(s, c, n)| left(state, *s, *c) >= *n);
-        let (Some(takes), true) = (room, counted) else {
+        if !(room && counted) {
             return;
-        };
+        }
         self.stages.roomy += 1;
         self.candidates.push(Candidate {
             dev: position,
-            takes: device.allow_multiple.then(|| takes.clone()),
+            takes,
             failed: false,
         });
+    }
+
+    /// A device on which a selector failed, unless nobody would come to it.
+    fn add_failed(&mut self, state: &PoolState, position: usize, dev: &Dev<'_>) {
+        if self.alternative.request.admin_access || !state.taken.contains(dev.at) {
+            self.candidates.push(Candidate {
+                dev: position,
+                takes: None,
+                failed: true,
+            });
+        }
     }
 }
 

@@ -191,4 +191,13 @@ impl Visible {
     pub fn sees(&self, device: usize) -> bool {
         self.devices.as_ref().is_none_or(|bits| bits.contains(device))
     }
+
+    /// Positions `n * 64..` as bits, of a pool of `size` devices.
+    pub fn word(&self, n: usize, size: usize) -> u64 {
+        let all = match size.saturating_sub(n * 64) {
+            64.. => u64::MAX,
+            tail => (1 << tail) - 1,
+        };
+        self.devices.as_ref().map_or(all, |bits| all & bits.word(n))
+    }
 }

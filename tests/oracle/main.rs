@@ -19,6 +19,7 @@ mod expressions;
 mod generate;
 mod judge;
 mod known;
+mod load;
 mod ours;
 mod recorded;
 mod reference;

@@ -1,51 +1,16 @@
 //! wattlane's answer to a case, in process: objects -> convert -> index -> placement on one node.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::Value;
 use wattlane::convert::{self, Object};
-use wattlane::index::{Change, Index};
-use wattlane::model::{Classified, Classifier, Device, Labels, Name, Pod, RequestKind, SubRequest, WattOrigin};
+use wattlane::model::{Device, Name, RequestKind, SubRequest};
 use wattlane::placement::{Context, Demand, Rules, place};
 use wattlane::selector::Selectors;
-use wattlane::snapshot::Snapshot;
 
 use super::case::{Case, NODE};
+use super::load::load;
 use super::upstream::Matches;
-
-/// No device has a wattage class, so that the one-class rule, which Kubernetes does not know, never bites.
-struct NoClasses;
-
-impl Classifier for NoClasses {
-    fn classify(&self, _: &Name, _: &Device, _: &Labels, _: &Labels) -> Classified {
-        Classified {
-            class: None,
-            watts: None,
-            origin: WattOrigin::Unknown,
-            board: None,
-        }
-    }
-}
-
-/// The snapshot wattlane makes of a case, and the pod.
-pub(crate) fn load(case: &Case) -> (Arc<Snapshot>, Pod) {
-    let mut index = Index::new(Arc::new(NoClasses));
-    let mut pod = None;
-    for value in case.objects() {
-        let object = convert::object(&value)
-            .unwrap_or_else(|e| panic!("{e:?} in {value}"))
-            .unwrap_or_else(|| panic!("unknown kind: {value}"));
-        if let Object::Pod(p) = &object {
-            pod = Some(p.clone());
-        }
-        index.apply(Change::Upsert(object));
-    }
-    (
-        index.publish().expect("something changed"),
-        pod.expect("a case has a pod"),
-    )
-}
 
 /// One AllocationResult a claim, in order; or the refusal, as `reason: words`.
 pub(crate) fn answer(case: &Case) -> Result<Vec<Value>, String> {
@@ -125,4 +90,13 @@ fn both(selectors: &Selectors, texts: &[&Name], driver: &Name, device: &Device) 
         }
     }
     true.into()
+}
+
+/// What is asked can be met where it should be: a shape that is refused for a slip in it measures nothing.
+#[test]
+fn shapes_have_the_answer_they_are_named_for() {
+    for (name, case) in super::shapes::shapes() {
+        let answer = answer(&case);
+        assert_eq!(answer.is_ok(), !name.contains("cannot"), "{name}: {answer:?}");
+    }
 }

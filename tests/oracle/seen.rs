@@ -7,8 +7,9 @@ use wattlane::snapshot::{PoolHealth, Snapshot};
 
 use super::amount::amount;
 use super::case::NODE;
+use super::generate;
+use super::load::load;
 use super::world::{Counter, World};
-use super::{generate, ours};
 
 /// What of the cluster the node sees, in the checker's words.
 #[derive(Debug, Default, PartialEq)]
@@ -94,7 +95,7 @@ fn the_index_shows_what_the_rules_say() {
     let (mut wrong, mut broken) = (vec![], 0);
     for seed in 0..2000 {
         let (_, case) = generate::case(seed);
-        let (snapshot, _) = ours::load(&case);
+        let (snapshot, _) = load(&case);
         let (rules, index) = (by_rules(&World::of(&case)), by_index(&snapshot));
         broken += rules.broken.len();
         if rules != index {

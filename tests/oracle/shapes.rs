@@ -1,5 +1,5 @@
-//! The shapes whose speed is compared (issue 3): what the in-tree allocator takes for each, through the oracle's timing
-//! mode. Wall time, for information: nothing is asserted about it.
+//! The shapes whose speed is measured: `wattlane-loadtest allocate` compares them with the in-tree allocator, and
+//! loadtest/benches/placement.rs counts instructions. One source of documents for both.
 
 use serde_json::{Value, json};
 
@@ -79,29 +79,4 @@ fn mig() -> Vec<Value> {
         ),
         slice("partitions", 2, json!({"devices": parts})),
     ]
-}
-
-#[test]
-#[ignore = "needs tests/oracle/build; prints times"]
-fn times_of_the_in_tree_allocator() {
-    for (name, case) in shapes() {
-        let answer = super::upstream::timed(&case, 20);
-        let timing = &answer["timing"];
-        eprintln!(
-            "{name:26} fits {:5}  Allocate {:>12} ns  with state and construction {:>12} ns",
-            answer["fits"].to_string(),
-            timing["allocateMeanNs"],
-            timing["wholeMeanNs"]
-        );
-        assert!(timing["runs"] == 20, "no timing for {name}: {answer}");
-    }
-}
-
-/// What is asked can be met where it should be: a shape that is refused for a slip in it measures nothing.
-#[test]
-fn shapes_have_the_answer_they_are_named_for() {
-    for (name, case) in shapes() {
-        let answer = super::ours::answer(&case);
-        assert_eq!(answer.is_ok(), !name.contains("cannot"), "{name}: {answer:?}");
-    }
 }

@@ -55,21 +55,6 @@ impl Upstream {
     }
 }
 
-/// One case in the timing mode: the answer as it comes, with `timing`.
-pub(crate) fn timed(case: &Case, runs: usize) -> Value {
-    let mut child = Command::new(Upstream::path())
-        .args(["-timeout", "60s", "-repeat", &runs.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|e| panic!("{e}: run tests/oracle/build first"));
-    let mut input = child.stdin.take().expect("piped");
-    writeln!(input, "{}", case.doc).expect("the oracle reads");
-    drop(input); // the end of the cases
-    let output = child.wait_with_output().expect("the oracle ends");
-    serde_json::from_slice(&output.stdout).expect("the oracle answers")
-}
-
 impl Drop for Upstream {
     fn drop(&mut self) {
         // Ours alone, and it has nothing to save.

@@ -1,0 +1,69 @@
+//! Instructions of one decision on one node, for the shapes of issue 3. A gate: `.ci/run` fails where one takes more
+//! than 5 % over the number written here. A change that makes one cheaper writes the new number down.
+//!
+//! ```text
+//! cargo install gungraun-runner --version 0.20.0 --locked     # and valgrind
+//! cargo bench -p wattlane-loadtest --bench placement
+//! ```
+
+#![allow(unused_qualifications, reason = "the macros of gungraun make them")]
+
+#[path = "../src/prepared.rs"]
+mod prepared;
+
+use std::hint::black_box;
+
+use gungraun::prelude::*;
+use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig};
+use prepared::Prepared;
+use prepared::shapes::shapes;
+use wattlane::model::Refusal;
+use wattlane::placement::{Demand, Placement};
+
+/// 5 % over what it took when the number was written down (rustc 1.95, x86-64, glibc's allocator).
+fn within(instructions: u64) -> LibraryBenchmarkConfig {
+    let limit = instructions + instructions / 20;
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, limit)]));
+    config
+}
+
+fn shape(name: &str) -> (Prepared, Demand) {
+    let (_, case) = shapes()
+        .into_iter()
+        .find(|(n, _)| *n == name)
+        .expect("a shape of this name");
+    let prepared = Prepared::of(&case);
+    let demand = prepared.demand();
+    (prepared, demand)
+}
+
+#[library_benchmark(setup = shape)]
+#[bench::one_of_8(args = ("1 of 8"), config = within(1_000_000))]
+#[bench::four_of_8(args = ("4 of 8, one group"), config = within(1_000_000))]
+#[bench::partitions(args = ("7 partitions"), config = within(1_000_000))]
+#[bench::all_of_16(args = ("All of 16"), config = within(1_000_000))]
+#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(100_000_000))]
+fn place((prepared, demand): (Prepared, Demand)) -> (Result<Placement, Refusal>, Prepared, Demand) {
+    (black_box(prepared.place(&demand)), prepared, demand)
+}
+
+#[library_benchmark(setup = shape)]
+#[bench::one_of_8(args = ("1 of 8"), config = within(1_000_000))]
+#[bench::four_of_8(args = ("4 of 8, one group"), config = within(1_000_000))]
+#[bench::partitions(args = ("7 partitions"), config = within(1_000_000))]
+#[bench::all_of_16(args = ("All of 16"), config = within(1_000_000))]
+#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(100_000_000))]
+fn check((prepared, demand): (Prepared, Demand)) -> (Result<(), Refusal>, Prepared, Demand) {
+    (black_box(prepared.check(&demand)), prepared, demand)
+}
+
+#[library_benchmark(setup = shape)]
+#[bench::one_of_8(args = ("1 of 8"), config = within(1_000_000))]
+fn demand((prepared, before): (Prepared, Demand)) -> (Demand, Prepared, Demand) {
+    (black_box(prepared.demand()), prepared, before)
+}
+
+library_benchmark_group!(name = decisions, benchmarks = [place, check, demand]);
+
+main!(library_benchmark_groups = decisions);
