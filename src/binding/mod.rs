@@ -8,6 +8,7 @@
 //! belongs in front of each write, i.e. in a `Cluster` that wraps the real one.
 
 mod attempt;
+mod conditions;
 mod flights;
 mod outcome;
 mod settle;
@@ -57,6 +58,10 @@ pub struct Limits {
     pub in_flight: Duration,
     /// Placements tried when something changes under us.
     pub attempts: u32,
+    /// How long one call waits for devices to become ready; then the scheduler is asked to come again.
+    pub ready: Duration,
+    /// Devices that are not ready this long after their allocation are given back (in-tree: `bindingTimeout`).
+    pub unready: Duration,
 }
 
 impl Default for Limits {
@@ -67,6 +72,8 @@ impl Default for Limits {
             settle: Duration::from_secs(600),
             in_flight: Duration::from_secs(65),
             attempts: 4,
+            ready: Duration::from_secs(3),
+            unready: Duration::from_secs(600),
         }
     }
 }
@@ -83,6 +90,8 @@ type Planner = dyn Fn(&Snapshot, &Selectors, &Rules, &Pod, &Name) -> Result<Vec<
 
 struct Shared {
     planner: Box<Planner>,
+    /// Seconds since the epoch: allocations carry such a time.
+    clock: Box<dyn Fn() -> i64 + Send + Sync>,
     reader: Reader,
     index: IndexHandle,
     selectors: Arc<Selectors>,
@@ -104,6 +113,7 @@ impl Binder {
         Self {
             shared: Arc::new(Shared {
                 planner: Box::new(plan),
+                clock: Box::new(|| jiff::Timestamp::now().as_second()),
                 reader,
                 index,
                 selectors,

@@ -7,6 +7,7 @@
 
 mod allocation;
 mod claim;
+mod conditions;
 mod node;
 mod object;
 mod pod;

@@ -176,6 +176,8 @@ impl Index {
         if was != is {
             self.recount(&key, old.as_deref(), Some(&claim));
         }
+        // A pod that was refused because a device failed can try again.
+        self.loosened |= old.as_ref().is_some_and(|old| old.conditions != claim.conditions);
         self.confirm(&key, Some(&claim));
         self.snapshot.claims.insert(key, Arc::new(claim));
         self.changed = true;

@@ -9,8 +9,8 @@ use super::matching::SelectorUse;
 use super::wish::Wishes;
 use super::words::Texts;
 use crate::model::{
-    Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Reason,
-    Refusal, Request, RequestKind,
+    Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource,
+    Readiness, Reason, Refusal, Request, RequestKind,
 };
 use crate::snapshot::NodeEntry;
 
@@ -96,6 +96,7 @@ impl Demand {
             claims.push(match &claim.allocation {
                 Some(allocation) => {
                     has_room_for(claim, pod)?;
+                    can_become_ready(claim, pod)?;
                     ClaimDemand::Existing(claim.clone(), allocation.clone())
                 }
                 None => {
@@ -213,6 +214,17 @@ fn has_room_for(claim: &Claim, pod: &Pod) -> Result<(), Refusal> {
         return Err(Refusal::new(Reason::Limit, words));
     }
     Ok(())
+}
+
+/// A claim whose devices failed is given back when the pod is bound, and allocated anew; not while others hold it.
+fn can_become_ready(claim: &Claim, pod: &Pod) -> Result<(), Refusal> {
+    match claim.readiness() {
+        Readiness::Failed(why) if claim.reserved_for.iter().any(|c| c.uid != pod.uid) => {
+            let words = format!("claim {} is held by other pods, and {why}", claim.key.name);
+            Err(Refusal::new(Reason::ClaimUnusable, words))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Extended resources of the pod that a DeviceClass maps. kube-scheduler leaves those to DRA; where nobody allocates

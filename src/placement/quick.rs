@@ -140,7 +140,7 @@ impl<'a> Tally<'a> {
         s.matched += alive.count_ones();
         s.free += free.count_ones();
         s.tolerated += usable.count_ones();
-        (s.wished, s.supported, s.roomy) = (s.matched, s.tolerated, s.tolerated);
+        (s.wished, s.roomy) = (s.matched, s.tolerated);
         for group in &summary.groups {
             let of_group = alive & group.devices.word(word);
             if of_group == 0 {

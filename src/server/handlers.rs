@@ -202,7 +202,8 @@ impl Service for Handlers {
             Err(error) => {
                 use binding::BindFailure as Kind;
                 let bound = match error.kind {
-                    Kind::Refused(_) | Kind::PodGone | Kind::BoundElsewhere => Bound::Refused,
+                    Kind::Refused(_) | Kind::PodGone | Kind::BoundElsewhere | Kind::Unready => Bound::Refused,
+                    Kind::Awaited => Bound::Awaited,
                     Kind::Conflict | Kind::Busy => Bound::Conflict,
                     Kind::ApiRefused | Kind::Unknown | Kind::Unfinished | Kind::Internal => Bound::Error,
                 };

@@ -87,6 +87,8 @@ pub struct Summary {
     pub tainted: Bits,
     /// Devices that are more than present or absent: shares, counters, binding conditions, twins.
     pub special: Bits,
+    /// Devices with binding conditions: whoever gets one waits for its driver.
+    pub waiting: Bits,
     /// Devices that are not a whole card: partitions, and cards that are given in shares.
     pub parts: Bits,
     /// One card listed several times (as a GPU and for passthrough, say), told by its `uuid`: the other positions of
@@ -101,6 +103,7 @@ impl Summary {
             groups: vec![],
             tainted: empty.clone(),
             special: empty.clone(),
+            waiting: empty.clone(),
             parts: empty.clone(),
             twins: twins(devices),
         };
@@ -110,7 +113,11 @@ impl Summary {
                 summary.tainted.insert(i);
             }
             let twin = u32::try_from(i).is_ok_and(|i| summary.twins.contains_key(&i));
-            if twin || device.allow_multiple || !device.consumes.is_empty() || !device.binding_conditions.is_empty() {
+            let waits = !device.binding_conditions.is_empty();
+            if waits {
+                summary.waiting.insert(i);
+            }
+            if twin || waits || device.allow_multiple || !device.consumes.is_empty() {
                 summary.special.insert(i);
             }
             if device.allow_multiple || is_partition(device) {

@@ -17,6 +17,7 @@ mod users;
 mod wait;
 
 mod binding;
+mod fabric;
 mod refusal;
 mod restart;
 mod untouched;

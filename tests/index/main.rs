@@ -6,7 +6,7 @@ mod support;
 use serde_json::json;
 use support::*;
 use wattlane::index::{Change, Index, Key, Kind, Reservation, ReservationId, ReservedClaim};
-use wattlane::model::{DeviceResult, QualifiedName};
+use wattlane::model::{DeviceResult, QualifiedName, Readiness};
 use wattlane::snapshot::{PoolHealth, Snapshot};
 
 fn publish(index: &mut Index) -> std::sync::Arc<Snapshot> {
@@ -391,4 +391,24 @@ fn pods_without_devices_are_not_kept() {
     // One that stops being interesting leaves.
     upsert(&mut index, &pod("wish", json!({}), json!({})));
     assert_eq!(publish(&mut index).pods.len(), 1);
+}
+
+/// Bind waits for it, and so does a pod that was refused because it failed.
+#[test]
+fn what_a_driver_reports_of_a_claim_is_published_and_may_let_a_refused_pod_in() {
+    let mut index = small();
+    let mut waiting = result("n1", "d0");
+    waiting.binding_conditions = vec!["Ready".into()];
+    let mut held = claim("a", "u", 2, results_json(&[waiting]));
+    upsert(&mut index, &held);
+    publish(&mut index);
+    index.take_loosened();
+    held["metadata"]["resourceVersion"] = "3".into();
+    held["status"]["devices"] = json!([{"driver": "gpu.test", "pool": "n1", "device": "d0",
+        "conditions": [{"type": "Ready", "status": "True"}]}]);
+    upsert(&mut index, &held);
+    let snapshot = publish(&mut index);
+    let seen = snapshot.claim(&Key::new("ns", "a")).expect("the claim");
+    assert_eq!(seen.readiness(), Readiness::Ready);
+    assert!(index.take_loosened());
 }
