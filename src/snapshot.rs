@@ -6,10 +6,12 @@
 mod mask;
 mod pool;
 mod shard;
+mod wiring;
 
 pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use shard::ShardMap;
+pub use wiring::Wiring;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ pub struct NodeEntry {
     pub node: Arc<Node>,
     /// Sorted by (driver, pool name).
     pub pools: Vec<Visible>,
+    pub wiring: Option<Arc<Wiring>>,
 }
 
 #[derive(Clone, Debug, Default)]

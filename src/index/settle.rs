@@ -135,7 +135,15 @@ impl Index {
 
     pub(super) fn set_node(&mut self, ix: NodeIx, node: Arc<Node>, pools: Vec<Visible>) {
         let nodes = Arc::make_mut(&mut self.snapshot.nodes);
-        put(nodes, ix.0, Some(Arc::new(NodeEntry { node, pools })));
+        put(
+            nodes,
+            ix.0,
+            Some(Arc::new(NodeEntry {
+                node,
+                pools,
+                wiring: None,
+            })),
+        );
         self.changed = true;
     }
 }

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Context;
 use super::matching::SelectorUse;
 use super::wish::Wishes;
 use super::words::Texts;
+use super::{Context, Topology};
 use crate::model::{
     Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource,
     Readiness, Reason, Refusal, Request, RequestKind,
@@ -160,6 +160,10 @@ impl Demand {
             ClaimDemand::Existing(_, allocation) => Some(&**allocation),
             ClaimDemand::New(_) => None,
         })
+    }
+
+    pub(super) fn topology(&self, ctx: Context<'_>) -> Topology {
+        self.wishes.topology.unwrap_or(ctx.rules.topology)
     }
 
     /// Steps the next search may take: one hostile pod must not stall the service on thousands of nodes.

@@ -3,30 +3,28 @@
 use std::sync::Arc;
 
 use super::demand::Demand;
-use super::search::Power;
-use super::{Context, Cost, quick, solve};
+use super::key::Key;
+use super::{Context, quick, solve};
 use crate::snapshot::NodeEntry;
 
 /// The highest score of the extender protocol.
 const BEST: usize = 10;
 
-/// Lower is better, key by key: what the devices cost, what they draw, then packing or spreading.
-type Rank = (u32, u32, Power, u32);
+/// Lower is better: what the devices cost, then packing or spreading.
+type Rank = (Key, u32);
 
 fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
     demand.admit(node).ok()?;
-    let (cost, power, left) = match quick::tally(ctx, demand, node) {
-        Some(tally) => {
-            let (power, left) = tally.best(demand)?;
-            (Cost::default(), power, left)
-        }
-        None => {
-            let (placement, (power, left)) = solve::best(ctx, demand, node).ok()?;
-            (placement.cost, power, left)
-        }
+    let (mut key, left) = match quick::tally(ctx, demand, node, true) {
+        Some(tally) => tally.best(demand)?,
+        None => solve::best(ctx, demand, node).ok()?.1,
     };
-    let filling = if ctx.rules.spread { u32::MAX - left } else { left };
-    Some((cost.links, cost.lost, power, filling))
+    if !ctx.rules.spread {
+        return Some((key, left));
+    }
+    // To keep groups whole is to pack; who spreads wants the opposite.
+    (key.big, key.pairs) = (0, 0);
+    Some((key, u32::MAX - left))
 }
 
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A

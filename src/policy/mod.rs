@@ -18,4 +18,4 @@ pub use catalogue::{BoardPower, board_power};
 pub use classify::PolicyClassifier;
 pub use product::{class_name, normalised};
 pub use read::PolicyError;
-pub use types::{Class, ClassPatch, Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain, Topology};
+pub use types::{Class, ClassPatch, Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain};

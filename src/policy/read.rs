@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::raw::{RawDefaults, RawNamespace, RawPlacement, RawPower};
-use super::types::{Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain, Topology};
+use super::types::{Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain};
 use super::{names, watts};
 use crate::model::Name;
+use crate::placement::Topology;
 use crate::selector::Selectors;
 
 const API_VERSION: &str = "wattlane.dev/v1alpha1";
@@ -184,13 +185,6 @@ impl Reader<'_> {
             ("required", Topology::Required),
         ];
         let topology = self.choice("placement.topology", raw.topology, &words);
-        if topology == Topology::Required {
-            // Fail closed: a rule that nothing enforces yet is refused, not kept for show.
-            self.error(
-                "placement.topology",
-                "required is not enforced in this version: use preferred or none",
-            );
-        }
         Placement {
             nodes,
             mix_classes: mix,

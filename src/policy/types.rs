@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::model::{Labels, Name};
-use crate::placement::Rules;
+use crate::placement::{Rules, Topology};
 use crate::selector::Selector;
 
 /// One wattage class of the operator's.
@@ -42,15 +42,6 @@ pub enum NodeOrder {
     Pack,
     /// Emptiest first.
     Spread,
-}
-
-/// What a pod of more than one device that says nothing itself gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Topology {
-    Required,
-    #[default]
-    Preferred,
-    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -130,6 +121,7 @@ impl Policy {
         Rules {
             mix_classes: self.placement.mix_classes,
             spread: self.placement.nodes == NodeOrder::Spread,
+            topology: self.placement.topology,
         }
     }
 

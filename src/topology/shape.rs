@@ -13,8 +13,7 @@ pub const MOST_CARDS: usize = 16;
 /// A set of cards by position, lowest bit first.
 pub type Cards = u16;
 
-/// How good a choice is among the cards of one wattage class; lower is better, key by key. What the cards draw stands
-/// between `big` and `pairs`: a whole group of four or more is not broken to save watts, a pair is.
+/// How good a choice is among the cards of one wattage class; lower is better, key by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Grade {
     pub near: Nearness,
@@ -68,7 +67,7 @@ impl Shape {
             let choose = |k: u32| -> Box<[Cards]> {
                 (0..all)
                     .map(|free| {
-                        self.search(free as Cards, free as Cards, k, |_| ())
+                        self.first(free as Cards, free as Cards, k, |_| ())
                             .map_or(0, |(set, ..)| set)
                     })
                     .collect()
@@ -127,6 +126,31 @@ impl Shape {
         bits(set).all(|a| bits(set).all(|b| a == b || joined(self.links[a * self.cards + b])))
     }
 
+    /// Whether every pair is joined alike: then cards are interchangeable.
+    pub fn is_uniform(&self) -> bool {
+        let mut pairs = (0..self.cards).flat_map(|a| (0..a).map(move |b| self.link(a, b)));
+        pairs.next().is_none_or(|first| pairs.all(|l| l == first))
+    }
+
+    /// For a pod that does not care how near: the `k` usable cards that others miss least.
+    pub fn least_lost(&self, free: Cards, usable: Cards, k: u32) -> Option<(Cards, Grade)> {
+        let lost = |set| self.lost(free, set);
+        self.first(free, usable, k, lost).map(|(set, grade, _)| (set, grade))
+    }
+
+    /// The nearest `k` of the usable cards that are all joined, as `is_clique` has it. None: there are none.
+    pub fn nearest_clique(&self, free: Cards, usable: Cards, k: u32) -> Option<(Cards, Grade)> {
+        let apart = |set| !self.is_clique(set);
+        let (set, grade, apart) = match self.has_fabric() {
+            // All fabric links cost the same, and less than any other: if there is a clique, it is the nearest set.
+            true => self
+                .nearest(free, usable, k)
+                .map(|(set, grade)| (set, grade, apart(set)))?,
+            false => self.first(free, usable, k, apart)?,
+        };
+        (!apart).then_some((set, grade))
+    }
+
     /// Whether any two cards are joined by a fabric.
     pub fn has_fabric(&self) -> bool {
         self.links.iter().any(|l| l.is_fabric())
@@ -143,33 +167,21 @@ impl Shape {
             let set = *best.get(k as usize)?.get(usize::from(free))?;
             return Some((set, self.grade(free, set)));
         }
-        self.search(free, usable, k, |_| ())
-            .map(|(set, grade, ())| (set, grade))
+        self.first(free, usable, k, |_| ()).map(|(set, grade, ())| (set, grade))
     }
 
-    /// The same with a key of the caller's (what the cards draw) between `big` and `pairs`. Looks at every set of `k`:
-    /// 12,870 at most.
-    pub fn search<K: Ord + Copy>(
+    /// The same with a key of the caller's before all others. Looks at every set of `k`: 12,870 at most.
+    fn first<K: Ord + Copy>(
         &self,
         free: Cards,
         usable: Cards,
         k: u32,
         key: impl Fn(Cards) -> K,
     ) -> Option<(Cards, Grade, K)> {
-        let rank = |set: Cards| {
-            let grade = self.grade(free, set);
-            // Reversed bits: of two sets the one with the lowest position that the other lacks comes first.
-            (
-                grade.near,
-                grade.big,
-                key(set),
-                grade.pairs,
-                Reverse(set.reverse_bits()),
-            )
-        };
-        let best = choices(usable, k).map(rank).min()?;
-        let (near, big, key, pairs, Reverse(reversed)) = best;
-        Some((reversed.reverse_bits(), Grade { near, big, pairs }, key))
+        // Reversed bits: of two sets the one with the lowest position that the other lacks comes first.
+        let rank = |set: Cards| (key(set), self.grade(free, set), Reverse(set.reverse_bits()));
+        let (key, grade, Reverse(reversed)) = choices(usable, k).map(rank).min()?;
+        Some((reversed.reverse_bits(), grade, key))
     }
 
     fn known(&self, set: Cards) -> usize {

@@ -12,6 +12,13 @@ pub struct Worth {
 }
 
 impl Worth {
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            big: self.big + other.big,
+            pairs: self.pairs + other.pairs,
+        }
+    }
+
     pub(super) fn minus(self, after: Self) -> Self {
         Self {
             big: self.big.saturating_sub(after.big),
