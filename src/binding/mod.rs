@@ -16,6 +16,7 @@ mod settle;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -90,6 +91,8 @@ type Planner = dyn Fn(&Snapshot, &Selectors, &Rules, &Pod, &Name) -> Result<Vec<
 
 struct Shared {
     planner: Box<Planner>,
+    /// Searches that ended at their step limit and were not asked for yet.
+    cut: Arc<AtomicU32>,
     /// Seconds since the epoch: allocations carry such a time.
     clock: Box<dyn Fn() -> i64 + Send + Sync>,
     reader: Reader,
@@ -110,9 +113,19 @@ impl Binder {
         cluster: Arc<dyn Cluster>,
         limits: Limits,
     ) -> Self {
+        let cut = Arc::<AtomicU32>::default();
+        let counted = cut.clone();
         Self {
             shared: Arc::new(Shared {
-                planner: Box::new(plan),
+                planner: Box::new(move |snapshot, selectors, rules, pod, node| {
+                    let context = Context {
+                        snapshot,
+                        selectors,
+                        rules,
+                    };
+                    plan(context, pod, node, &counted)
+                }),
+                cut,
                 clock: Box::new(|| jiff::Timestamp::now().as_second()),
                 reader,
                 index,
@@ -148,6 +161,11 @@ impl Binder {
         }
     }
 
+    /// Searches that ended at their step limit since this was last asked.
+    pub fn take_cut_searches(&self) -> u32 {
+        self.shared.cut.swap(0, Ordering::Relaxed)
+    }
+
     /// Binds under way, including those whose caller has gone.
     pub fn running(&self) -> usize {
         *self.shared.running.borrow()
@@ -160,26 +178,17 @@ impl Binder {
     }
 }
 
-fn plan(
-    snapshot: &Snapshot,
-    selectors: &Selectors,
-    rules: &Rules,
-    pod: &Pod,
-    node: &Name,
-) -> Result<Vec<ClaimPlacement>, Refusal> {
-    let context = Context {
-        snapshot,
-        selectors,
-        rules,
-    };
+fn plan(context: Context<'_>, pod: &Pod, node: &Name, cut: &AtomicU32) -> Result<Vec<ClaimPlacement>, Refusal> {
     let demand = Demand::of(context, pod)?;
     if demand.is_empty() {
         return Ok(vec![]);
     }
-    let Some(entry) = snapshot.node_named(node) else {
+    let Some(entry) = context.snapshot.node_named(node) else {
         return Err(Refusal::new(Reason::UnknownNode, "the node is not known (yet)"));
     };
-    placement::place(context, &demand, entry).map(|p| p.claims)
+    let placed = placement::place(context, &demand, entry).map(|p| p.claims);
+    cut.fetch_add(demand.cut_searches(), Ordering::Relaxed);
+    placed
 }
 
 async fn run(

@@ -38,6 +38,7 @@ pub struct Demand {
     pub(super) wishes: Wishes,
     pub(super) texts: Texts,
     spent: AtomicU32,
+    cut: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -117,6 +118,7 @@ impl Demand {
             wishes,
             texts: Texts::default(),
             spent: AtomicU32::new(0),
+            cut: AtomicU32::new(0),
         })
     }
 
@@ -146,6 +148,16 @@ impl Demand {
             }
         }
         Ok(())
+    }
+
+    /// Searches of this demand that ended at the step limit, whether or not they had found something by then; nodes that
+    /// were not searched at all for want of steps included.
+    pub fn cut_searches(&self) -> u32 {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_cut(&self) {
+        self.cut.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn new_claims(&self) -> impl Iterator<Item = &NewClaim> {

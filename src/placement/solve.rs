@@ -84,6 +84,7 @@ fn solve<'a>(
 ) -> Result<(View<'a>, Choice, bool), Refusal> {
     let allowance = demand.allowance();
     if allowance == 0 {
+        demand.note_cut();
         return Err(why::cut(0));
     }
     let (view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
@@ -100,10 +101,14 @@ fn solve<'a>(
     match outcome {
         Outcome::Found { choice, cut } => {
             demand.spend(allowance - steps);
+            if cut {
+                demand.note_cut();
+            }
             Ok((view, choice, cut))
         }
         Outcome::Cut => {
             demand.spend(allowance);
+            demand.note_cut();
             Err(why::cut(allowance))
         }
         Outcome::Nothing | Outcome::Failed { .. } => {
