@@ -85,10 +85,11 @@ impl Index {
         keys.dedup();
         for key in keys {
             let Some(record) = self.pools.get(key) else { continue };
-            if let Some(devices) = record.scopes.visible(&entry.node) {
+            if let Some((devices, health)) = record.scopes.visible(&entry.node) {
                 visible.push(Visible {
                     pool: record.ix,
                     devices,
+                    health,
                 });
             }
         }

@@ -67,10 +67,11 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
         classed: false,
     };
     for (at, (state, visible)) in ctx.snapshot.pools_of(node).enumerate() {
-        if state.pool.health == PoolHealth::Complete {
+        let health = visible.health(&state.pool);
+        if *health == PoolHealth::Complete {
             tally.add(at, state, visible)?;
         } else {
-            tally.unhealthy.get_or_insert((&state.pool.driver, &state.pool.health));
+            tally.unhealthy.get_or_insert((&state.pool.driver, health));
         }
     }
     if let (true, Some(wiring)) = (tally.links, tally.wiring) {

@@ -318,7 +318,15 @@ fn held_classes(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Vec<Name
 /// Where a device is found from this node.
 pub(super) fn state_of<'a>(ctx: Context<'a>, node: &'a NodeEntry, id: &DeviceId) -> Option<(&'a PoolState, usize)> {
     let mut pools = ctx.snapshot.pools_of(node);
-    let (state, _) = pools.find(|(s, _)| s.pool.driver == id.driver && s.pool.name == id.pool)?;
+    let (state, visible) = pools.find(|(s, _)| s.pool.driver == id.driver && s.pool.name == id.pool)?;
     let at = *state.pool.by_name.get(&id.device)? as usize;
+    // Of several of one name the one this node sees.
+    let mut seen = state.pool.devices.iter().enumerate();
+    let at = match visible.sees(at) {
+        true => at,
+        false => seen
+            .find(|(i, d)| d.device.name == id.device && visible.sees(*i))
+            .map_or(at, |(i, _)| i),
+    };
     (at < state.pool.devices.len()).then_some((&**state, at))
 }

@@ -146,10 +146,11 @@ impl<'a> View<'a> {
         // As in-tree, those whose devices have to be waited for come last.
         pools.sort_by_key(|(_, (state, visible))| state.pool.summary().waiting.iter().any(|i| visible.sees(i)));
         for (at, (state, visible)) in pools {
-            if state.pool.health == PoolHealth::Complete {
+            let health = visible.health(&state.pool);
+            if *health == PoolHealth::Complete {
                 failed |= view.add_pool(demand, at, state, visible, purpose)?;
             } else if view.unhealthy.is_none() {
-                view.unhealthy = Some((&state.pool.driver, &state.pool.health));
+                view.unhealthy = Some((&state.pool.driver, health));
             }
         }
         let mut offers = view.requests.iter_mut().flat_map(|r| r.offers.iter_mut());

@@ -412,3 +412,50 @@ fn what_a_driver_reports_of_a_claim_is_published_and_may_let_a_refused_pod_in() 
     assert_eq!(seen.readiness(), Readiness::Ready);
     assert!(index.take_loosened());
 }
+
+/// As in-tree, a node goes by its own slices; but a name is one device, whoever publishes it.
+#[test]
+fn nodes_that_share_a_pool_name_use_it_and_each_device_name_once() {
+    let mut index = index();
+    for n in ["n1", "n2", "n3"] {
+        upsert(&mut index, &node(n, json!({})));
+    }
+    upsert(&mut index, &slice("s1", "all", 1, 1, on("n1"), plain(&["d0", "d1"])));
+    upsert(&mut index, &slice("s2", "all", 1, 1, on("n2"), plain(&["d0"])));
+    // Half of what it says it is, and the other half contradicts itself.
+    upsert(&mut index, &slice("s3", "all", 1, 2, on("n3"), plain(&["d3", "d3"])));
+    for name in ["a", "b", "c"] {
+        upsert(&mut index, &claim(name, "u", 1, json!([])));
+    }
+    let snapshot = publish(&mut index);
+    let health = |node: &str| {
+        let entry = snapshot.node_named(node).expect("there");
+        let (state, visible) = snapshot.pools_of(entry).next().expect("sees it");
+        visible.health(&state.pool).clone()
+    };
+    assert_eq!(
+        (health("n1"), health("n2")),
+        (PoolHealth::Complete, PoolHealth::Complete)
+    );
+    assert!(
+        matches!(health("n3"), PoolHealth::Incomplete { .. }),
+        "{:?}",
+        health("n3")
+    );
+
+    assert!(reserve(&mut index, "a", vec![result("all", "d0")]).is_ok());
+    let snapshot = publish(&mut index);
+    assert_eq!(taken(&snapshot, "all"), ["d0", "d0"]);
+    let wanted = Reservation {
+        node: "n2".into(),
+        ..reservation("b", "u", vec![result("all", "d0")])
+    };
+    let refused = index.reserve(wanted).map_err(|c| c.0.to_string());
+    assert_eq!(refused, Err("device gpu.test/all/d0 is taken".to_owned()));
+    assert!(reserve(&mut index, "c", vec![result("all", "d1")]).is_ok());
+    let elsewhere = Reservation {
+        node: "n3".into(),
+        ..reservation("b", "u", vec![result("all", "d3")])
+    };
+    assert!(index.reserve(elsewhere).is_err());
+}
