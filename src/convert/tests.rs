@@ -138,8 +138,8 @@ fn versions_that_are_not_read_are_refused_by_name() {
          write the object again with `kubectl get resourceslices.v1.resource.k8s.io -o yaml` from a cluster that serves v1"
     );
     // Kinds of the group that nobody here reads are skipped, whatever their version.
-    let rule = json!({"apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule", "metadata": {"name": "r"}});
-    assert_eq!(object(&rule), Ok(None));
+    let request = json!({"apiVersion": "resource.k8s.io/v1alpha3", "kind": "ResourcePoolStatusRequest", "metadata": {"name": "r"}});
+    assert_eq!(object(&request), Ok(None));
     assert_eq!(object(&json!({"apiVersion": "v1", "kind": "Service"})), Ok(None));
     assert_eq!(object(&json!("text")), Ok(None));
 }

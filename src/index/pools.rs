@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::PoolKey;
-use crate::model::{Bits, Classified, CounterSet, Device, Name, Node, NodeScope, Slice};
+use crate::model::{Bits, Classified, CounterSet, Device, Name, Node, NodeScope, Slice, TaintRule};
 use crate::snapshot::{MaskCache, Pool, PoolDevice, PoolHealth, PoolIx};
 
 /// A pool as the index keeps it.
@@ -81,9 +81,27 @@ fn reaches(scope: &NodeScope, node: &Node) -> bool {
     }
 }
 
+/// Whether an administrator's taint rule can be about devices of the pool.
+pub(super) fn is_about(rule: &TaintRule, key: &PoolKey) -> bool {
+    rule.driver.as_ref().is_none_or(|d| *d == key.driver) && rule.pool.as_ref().is_none_or(|p| *p == key.name)
+}
+
+/// The device with the taints of the rules that are about it, behind its own.
+fn tainted(device: &Arc<Device>, rules: &[&TaintRule]) -> Arc<Device> {
+    let about = |r: &&&TaintRule| r.device.as_ref().is_none_or(|d| *d == device.name);
+    let added: Vec<_> = rules.iter().filter(about).map(|r| r.taint.clone()).collect();
+    if added.is_empty() {
+        return device.clone();
+    }
+    let mut device = Device::clone(device);
+    device.taints = device.taints.iter().cloned().chain(added).collect();
+    Arc::new(device)
+}
+
 pub(super) fn assemble(
     key: &PoolKey,
     slices: &BTreeMap<Name, Arc<Slice>>,
+    rules: &[&TaintRule],
     classify: impl Fn(&Device, &NodeScope) -> Classified,
 ) -> (Pool, Scopes) {
     let generation = slices.values().map(|s| s.generation).max().unwrap_or(0);
@@ -98,7 +116,7 @@ pub(super) fn assemble(
             };
             PoolDevice {
                 classified: classify(device, &scope),
-                device: device.clone(),
+                device: tainted(device, rules),
                 scope,
             }
         }));

@@ -23,7 +23,7 @@ pub use claim::{
 pub use conditions::{DeviceCondition, Readiness};
 pub use device::{
     AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Effect, NodeScope, QualifiedName, RequestPolicy,
-    Slice, Taint, Toleration,
+    Slice, Taint, TaintRule, Toleration,
 };
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
 pub use pod::{Pod, PodClaim, PodClaimSource};

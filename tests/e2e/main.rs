@@ -20,5 +20,6 @@ mod binding;
 mod fabric;
 mod refusal;
 mod restart;
+mod taint_rules;
 mod untouched;
 mod user_claims;

@@ -459,3 +459,57 @@ fn nodes_that_share_a_pool_name_use_it_and_each_device_name_once() {
     };
     assert!(index.reserve(elsewhere).is_err());
 }
+
+/// As the resourceslice tracker of kube-scheduler does it.
+#[test]
+fn taint_rules_of_an_administrator_are_taints_of_the_devices() {
+    let mut index = small();
+    upsert(&mut index, &slice("t", "n2", 1, 1, on("n2"), plain(&["d0"])));
+    publish(&mut index);
+    index.take_loosened();
+    let rule = |name: &str, version: &str, selector: serde_json::Value, effect: &str| {
+        json!({"apiVersion": format!("resource.k8s.io/{version}"), "kind": "DeviceTaintRule", "metadata": {"name": name},
+            "spec": {"deviceSelector": selector, "taint": {"key": "sick", "value": name, "effect": effect}}})
+    };
+    let taints = |s: &Snapshot| -> Vec<String> {
+        let pools = ["n1", "n2"].into_iter().filter_map(|p| pool(s, p));
+        let devices = pools.flat_map(|p| p.pool.devices.iter().map(move |d| (p, d)));
+        let lines = devices.flat_map(|(p, d)| {
+            d.device
+                .taints
+                .iter()
+                .map(move |t| format!("{}/{} {}", p.pool.name, d.device.name, t.value))
+        });
+        lines.collect()
+    };
+    upsert(
+        &mut index,
+        &rule(
+            "one",
+            "v1beta2",
+            json!({"driver": "gpu.test", "pool": "n1", "device": "d1"}),
+            "NoSchedule",
+        ),
+    );
+    upsert(
+        &mut index,
+        &rule("named", "v1alpha3", json!({"device": "d0"}), "NoExecute"),
+    );
+    upsert(
+        &mut index,
+        &rule("other", "v1beta2", json!({"driver": "nic.test"}), "NoSchedule"),
+    );
+    assert_eq!(
+        taints(&publish(&mut index)),
+        ["n1/d0 named", "n1/d1 one", "n2/d0 named"]
+    );
+    // A slice that comes later is tainted too, and no selector at all selects everything.
+    upsert(&mut index, &rule("named", "v1beta2", json!(null), "NoExecute"));
+    upsert(&mut index, &slice("t", "n2", 2, 1, on("n2"), plain(&["d9"])));
+    let all = ["n1/d0 named", "n1/d1 named", "n1/d1 one", "n1/d2 named", "n2/d9 named"];
+    assert_eq!(taints(&publish(&mut index)), all);
+    index.take_loosened();
+    index.apply(Change::Reset(Kind::TaintRule, vec![]));
+    assert!(taints(&publish(&mut index)).is_empty());
+    assert!(index.take_loosened(), "a refused pod may fit now");
+}
