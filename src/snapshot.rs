@@ -43,6 +43,8 @@ pub struct Snapshot {
     pub claims: ShardMap<NamespacedName, Arc<Claim>>,
     /// Pods with claims, GPU extended resources or our annotations; others are not kept.
     pub pods: ShardMap<NamespacedName, Arc<Pod>>,
+    /// Pods that name a group (`wattlane.dev/group`), by namespace and group, sorted.
+    pub groups: ShardMap<NamespacedName, Arc<Vec<NamespacedName>>>,
     pub templates: ShardMap<NamespacedName, Arc<ClaimTemplate>>,
     pub classes: ShardMap<Name, Arc<DeviceClass>>,
     pub namespaces: ShardMap<Name, Arc<Namespace>>,

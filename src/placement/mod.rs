@@ -7,6 +7,7 @@
 
 mod capacity;
 mod demand;
+mod group;
 mod key;
 mod matching;
 mod quick;
@@ -30,7 +31,7 @@ use crate::selector::Selectors;
 use crate::snapshot::{NodeEntry, Snapshot};
 
 /// What policy says about placement.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Let a pod that does not say so itself hold devices of several wattage classes.
     pub mix_classes: bool,
@@ -38,6 +39,26 @@ pub struct Rules {
     pub spread: bool,
     /// For pods of more than one card that do not say so themselves.
     pub topology: Topology,
+    /// Node labels that say how near two nodes are, narrowest first; for pods that name a group.
+    pub nearness: Vec<Name>,
+}
+
+/// Of the labels in use: one NVLink domain, the rack, the zone.
+pub const NEARNESS: [&str; 3] = [
+    "nvidia.com/gpu.clique",
+    "topology.kubernetes.io/rack",
+    "topology.kubernetes.io/zone",
+];
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            mix_classes: false,
+            spread: false,
+            topology: Topology::default(),
+            nearness: NEARNESS.map(Name::from).to_vec(),
+        }
+    }
 }
 
 /// What every decision of one request reads.

@@ -74,8 +74,9 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
             tally.unhealthy.get_or_insert((&state.pool.driver, health));
         }
     }
-    if let (true, Some(wiring)) = (tally.links, tally.wiring) {
-        tally.wire(ctx, node, wiring)?;
+    if tally.links {
+        tally.is_plain().then_some(())?;
+        tally.wire(ctx, node)?;
     }
     Some(tally)
 }
@@ -177,19 +178,23 @@ impl<'a> Tally<'a> {
         Some(())
     }
 
-    /// Adds what is free of each class, whoever may have it. None: what a choice costs is not a matter of one table.
-    fn wire(&mut self, ctx: Context<'a>, node: &'a NodeEntry, wiring: &Wiring) -> Option<()> {
+    /// Whether links are a matter of one kind of card and one table.
+    fn is_plain(&self) -> bool {
+        if self.wiring.is_none() && self.topology != Topology::Required {
+            return true;
+        }
+        let kinds = &self.kinds[..self.len];
+        let partly = kinds.iter().any(|k| k.cards != 0 && k.cards.count_ones() != k.usable);
+        // Several kinds that one pod may hold, or that one class is made of.
+        let several = kinds.len() > 1 && (self.mix || kinds.iter().any(|k| k.class.is_none()));
+        let uneven = (1..kinds.len()).any(|i| kinds[..i].iter().any(|k| k.class == kinds[i].class));
+        !(partly || several || uneven)
+    }
+
+    /// Adds what is free of each class, whoever may have it.
+    fn wire(&mut self, ctx: Context<'a>, node: &'a NodeEntry) -> Option<()> {
+        let Some(wiring) = self.wiring else { return Some(()) };
         let kinds = &mut self.kinds[..self.len];
-        let wired = |k: &Kind<'_>| k.cards.count_ones() == k.usable;
-        // Cards of one class that draw differently, or that some other device may join.
-        if kinds.iter().any(|k| !wired(k) && k.cards != 0)
-            || (kinds.len() > 1 && kinds.iter().any(|k| k.class.is_none()))
-        {
-            return None;
-        }
-        if (1..kinds.len()).any(|i| kinds[..i].iter().any(|k| k.class == kinds[i].class)) {
-            return None;
-        }
         for (at, (state, _)) in ctx.snapshot.pools_of(node).enumerate() {
             for (device, card) in wiring.of_pool(at) {
                 let class = state.pool.devices.get(device)?.classified.class.as_ref();
@@ -240,7 +245,8 @@ impl<'a> Tally<'a> {
         let any = || {
             let allowed = self.mix && wish.is_none();
             let power = allowed.then(|| self.cheapest(kinds, |_| true)).flatten()?;
-            self.key(None, power)
+            // Of several kinds, where links would tell them apart, `is_plain` has stepped aside.
+            self.key(kinds.first(), power)
         };
         let key = one.map(|(key, _)| key).or_else(any)?;
         Some((key, self.stages.roomy - self.asked))

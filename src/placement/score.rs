@@ -6,12 +6,23 @@ use super::demand::Demand;
 use super::key::Key;
 use super::{Context, quick, solve};
 use crate::snapshot::NodeEntry;
+use crate::topology::Nearness;
 
 /// The highest score of the extender protocol.
 const BEST: usize = 10;
 
-/// Lower is better: what the devices cost, then packing or spreading.
-type Rank = (Key, u32);
+/// Lower is better, key by key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Links on the node: faster than any between nodes.
+    links: (Nearness, Nearness),
+    /// From the pod's group.
+    distance: u32,
+    /// What else the devices cost.
+    key: Key,
+    /// Packing or spreading.
+    filling: u32,
+}
 
 fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
     demand.admit(node).ok()?;
@@ -19,12 +30,16 @@ fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
         Some(tally) => tally.best(demand)?,
         None => solve::best(ctx, demand, node).ok()?.1,
     };
-    if !ctx.rules.spread {
-        return Some((key, left));
+    if ctx.rules.spread {
+        // To keep groups whole is to pack; who spreads wants the opposite.
+        (key.big, key.pairs) = (0, 0);
     }
-    // To keep groups whole is to pack; who spreads wants the opposite.
-    (key.big, key.pairs) = (0, 0);
-    Some((key, u32::MAX - left))
+    Some(Rank {
+        links: (key.near, key.across),
+        distance: demand.group.as_ref().map_or(0, |g| g.distance(&node.node)),
+        key,
+        filling: if ctx.rules.spread { u32::MAX - left } else { left },
+    })
 }
 
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A

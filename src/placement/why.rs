@@ -43,12 +43,6 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
         *left -= granted - steps;
         found
     };
-    if possible_without(Relaxed {
-        classes: true,
-        ..Relaxed::default()
-    }) {
-        return class_rule(demand, view, passes.held.as_ref());
-    }
     if view.cliques
         && possible_without(Relaxed {
             topology: true,
@@ -64,6 +58,12 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
             .map(|o| o.asked)
             .sum();
         return unlinked(u32::try_from(asked).unwrap_or(u32::MAX), class, view.wiring);
+    }
+    if possible_without(Relaxed {
+        classes: true,
+        ..Relaxed::default()
+    }) {
+        return class_rule(demand, view, passes.held.as_ref());
     }
     if possible_without(Relaxed {
         constraints: true,

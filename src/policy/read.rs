@@ -20,6 +20,8 @@ const KIND: &str = "PlacementPolicy";
 const MOST_DOMAIN_WATTS: u64 = 1_000_000_000;
 /// Bounds the work of classifying a device, and of reporting errors.
 const MOST_ITEMS: usize = 256;
+/// Labels by which nodes are near or far.
+const MOST_LEVELS: usize = 8;
 const SECTIONS: [&str; 8] = [
     "apiVersion",
     "kind",
@@ -189,7 +191,21 @@ impl Reader<'_> {
             nodes,
             mix_classes: mix,
             topology,
+            nearness: raw.nearness.map(|labels| self.nearness(labels)),
         }
+    }
+
+    fn nearness(&mut self, labels: Vec<String>) -> Vec<Name> {
+        if labels.len() > MOST_LEVELS {
+            self.error(
+                "placement.nearness",
+                format!("{} labels; at most {MOST_LEVELS}", labels.len()),
+            );
+        }
+        for (i, label) in labels.iter().enumerate() {
+            self.check(format!("placement.nearness[{i}]"), label, names::qualified);
+        }
+        labels.into_iter().map(Name::from).collect()
     }
 
     fn choice<T: Copy + Default>(&mut self, path: &str, given: Option<String>, words: &[(&str, T)]) -> T {

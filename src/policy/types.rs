@@ -44,12 +44,14 @@ pub enum NodeOrder {
     Spread,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Placement {
     pub nodes: NodeOrder,
     /// Let a pod that does not say so itself hold devices of several classes.
     pub mix_classes: bool,
     pub topology: Topology,
+    /// Node labels that say how near two nodes are, narrowest first. None: the usual ones.
+    pub nearness: Option<Vec<Name>>,
 }
 
 /// Power domains: one for each value of a node label.
@@ -122,6 +124,11 @@ impl Policy {
             mix_classes: self.placement.mix_classes,
             spread: self.placement.nodes == NodeOrder::Spread,
             topology: self.placement.topology,
+            nearness: self
+                .placement
+                .nearness
+                .clone()
+                .unwrap_or_else(|| Rules::default().nearness),
         }
     }
 

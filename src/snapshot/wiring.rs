@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use super::PoolState;
 use crate::model::Name;
-use crate::topology::{Cards, Shape};
+use crate::topology::{Cards, LinkSource, Shape};
 
 /// How the whole cards of one node are connected. A node without one: nothing is known, or it has more cards than
 /// tables hold.
 #[derive(Clone, Debug)]
 pub struct Wiring {
     pub shape: Arc<Shape>,
+    /// Who said how they are connected.
+    pub source: LinkSource,
     /// By position in `NodeEntry::pools`, then by position in the pool; `NO_CARD`: a partition, a NIC, a device that is not
     /// wired. Two devices that are one card (a GPU and its passthrough twin) share a position.
     places: Box<[Box<[u8]>]>,
@@ -20,7 +22,7 @@ const NO_CARD: u8 = u8::MAX;
 
 impl Wiring {
     /// `places`: by pool of the node and device of the pool, the card; None: not one. Cards the shape lacks are none.
-    pub fn new(shape: Arc<Shape>, places: &[Vec<Option<usize>>]) -> Self {
+    pub fn new(shape: Arc<Shape>, source: LinkSource, places: &[Vec<Option<usize>>]) -> Self {
         let known = |card: &Option<usize>| card.filter(|c| *c < shape.cards());
         let of = |pool: &Vec<Option<usize>>| {
             let cards = pool
@@ -29,7 +31,7 @@ impl Wiring {
             cards.collect()
         };
         let places = places.iter().map(of).collect();
-        Self { shape, places }
+        Self { shape, source, places }
     }
 
     /// The card of a device, by the position of its pool among the node's and its own in the pool.
@@ -63,7 +65,7 @@ impl Wiring {
 impl PartialEq for Wiring {
     /// Shapes are interned.
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shape, &other.shape) && self.places == other.places
+        Arc::ptr_eq(&self.shape, &other.shape) && self.source == other.source && self.places == other.places
     }
 }
 

@@ -3,14 +3,18 @@
 //! Pure: text and devices in, tables out. `report` is what was found, `text/` reads it out of the vendors' tools,
 //! `annotation` carries it on the Node, `source` decides what is believed of a node, `shape` holds the tables.
 
+pub mod annotation;
+mod cell;
 mod link;
 mod report;
 mod shape;
 #[cfg(test)]
 mod shape_tests;
+mod source;
 mod worth;
 
 pub use link::{Link, Nearness};
 pub use report::{Report, ReportedCard};
 pub use shape::{Cards, Grade, MOST_CARDS, Shape};
+pub use source::{LinkSource, Links, links};
 pub use worth::Worth;

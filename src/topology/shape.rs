@@ -29,6 +29,8 @@ pub struct Shape {
     /// By set of cards.
     near: Box<[Nearness]>,
     worth: Box<[Worth]>,
+    /// Every pair is joined alike: cards are interchangeable.
+    uniform: bool,
     /// By number of cards and set of free ones: the best choice. Built by `warm`, or with the shape where it is small.
     best: OnceLock<Box<[Box<[Cards]>]>>,
 }
@@ -40,21 +42,29 @@ impl Shape {
     /// `links` is a square, row by row. None: not a square of 1 to `MOST_CARDS` cards.
     pub fn new(links: &[Link]) -> Option<Self> {
         let cards = (1..=MOST_CARDS).find(|n| n * n == links.len())?;
-        let link = |a: usize, b: usize| farther(links[a * cards + b], links[b * cards + a]);
+        let link = |a: usize, b: usize| match a == b {
+            true => Link::Unknown,
+            false => farther(links[a * cards + b], links[b * cards + a]),
+        };
         let symmetric: Box<[Link]> = (0..cards * cards).map(|i| link(i / cards, i % cards)).collect();
         let mut near = vec![Nearness::ZERO; 1 << cards];
         for set in 1..near.len() {
             let (low, rest) = (set.trailing_zeros() as usize, set & (set - 1));
             near[set] = bits(rest).fold(near[rest], |sum, other| sum.with(link(low, other)));
         }
+        let mut pairs = (0..cards)
+            .flat_map(|a| (0..a).map(move |b| (a, b)))
+            .map(|(a, b)| symmetric[a * cards + b]);
+        let uniform = pairs.next().is_none_or(|first| pairs.all(|l| l == first));
         let shape = Self {
             cards,
+            uniform,
             worth: worth::table(cards, &symmetric),
             links: symmetric,
             near: near.into(),
             best: OnceLock::new(),
         };
-        if cards <= Self::SMALL {
+        if cards <= Self::SMALL && !shape.uniform {
             shape.warm();
         }
         Some(shape)
@@ -76,8 +86,9 @@ impl Shape {
         });
     }
 
+    /// Whether `nearest` answers from a table (or needs none).
     pub fn is_warm(&self) -> bool {
-        self.best.get().is_some()
+        self.uniform || self.best.get().is_some()
     }
 
     pub fn cards(&self) -> usize {
@@ -126,10 +137,8 @@ impl Shape {
         bits(set).all(|a| bits(set).all(|b| a == b || joined(self.links[a * self.cards + b])))
     }
 
-    /// Whether every pair is joined alike: then cards are interchangeable.
     pub fn is_uniform(&self) -> bool {
-        let mut pairs = (0..self.cards).flat_map(|a| (0..a).map(move |b| self.link(a, b)));
-        pairs.next().is_none_or(|first| pairs.all(|l| l == first))
+        self.uniform
     }
 
     /// For a pod that does not care how near: the `k` usable cards that others miss least.
@@ -162,6 +171,11 @@ impl Shape {
         let (free, usable) = (self.known(free | usable) as Cards, self.known(usable) as Cards);
         if usable.count_ones() < k {
             return None;
+        }
+        if self.uniform {
+            // As good as any others.
+            let set = spread((1_u32 << k) - 1, usable);
+            return Some((set, self.grade(free, set)));
         }
         if let (true, Some(best)) = (free == usable, self.best.get()) {
             let set = *best.get(k as usize)?.get(usize::from(free))?;
