@@ -149,6 +149,7 @@ pub(super) fn assemble(
         counter_sets,
         masks: MaskCache::default(),
         summary: std::sync::OnceLock::new(),
+        boards: std::sync::OnceLock::new(),
     };
     pool.health = health(&pool, &current);
     if pool.health != PoolHealth::Complete && current.iter().all(|s| s.unsupported.is_none()) {

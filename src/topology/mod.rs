@@ -8,8 +8,6 @@ mod cell;
 mod link;
 mod report;
 mod shape;
-#[cfg(test)]
-mod shape_tests;
 mod source;
 mod worth;
 

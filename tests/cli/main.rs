@@ -2,6 +2,7 @@
 
 mod cards;
 mod fields;
+mod power;
 mod real_slices;
 
 use std::path::Path;

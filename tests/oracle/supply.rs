@@ -66,11 +66,7 @@ fn pool_slices(rng: &mut Rng, features: &Features, driver: &str, pool: &str, cou
     if features.has(Feature::Pools) && rng.chance(25) {
         // A slice of another generation that is still, or already, there.
         let newer = rng.chance(40);
-        let other = match rng.below(6) {
-            0 => generation, // or one more than there should be
-            _ if newer => generation + 1,
-            _ => generation - 1,
-        };
+        let other = if newer { generation + 1 } else { generation - 1 };
         let mut body = json!({"devices": [device(rng, features, driver, pool, 9, false)], "driver": driver,
             "pool": {"name": pool, "generation": other, "resourceSliceCount": rng.range(1, 2)}});
         body["nodeName"] = json!(if rng.chance(50) { NODE } else { "n2" });
