@@ -29,6 +29,7 @@ pub struct Metrics {
     verdicts: IntCounterVec,
     /// Verdicts that passed, which every filter adds to.
     fits: IntCounter,
+    searches_cut: IntCounterVec,
     binds: IntCounterVec,
     admissions: IntCounterVec,
     pub snapshot_version: IntGauge,
@@ -63,6 +64,9 @@ const MOST_DOMAINS: usize = 256;
 const BUCKETS: [f64; 17] = [
     0.00005, 0.0001, 0.0002, 0.0004, 0.0008, 0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
 ];
+
+/// The verbs that look for devices.
+const SEARCHING: [Verb; 3] = [Verb::Filter, Verb::Prioritize, Verb::Bind];
 
 impl Metrics {
     /// # Errors
@@ -100,6 +104,12 @@ impl Metrics {
             )?,
             fits: verdicts.with_label_values(&["fits"]),
             verdicts,
+            searches_cut: counters(
+                r,
+                "wattlane_searches_cut_total",
+                "Searches of one node that ended at their step limit.",
+                &["verb"],
+            )?,
             binds: counters(r, "wattlane_binds_total", "Binds by how they ended.", &["outcome"])?,
             admissions: counters(
                 r,
@@ -214,6 +224,9 @@ impl Metrics {
         for reason in Reason::ALL {
             self.verdicts.with_label_values(&[reason.as_str()]);
         }
+        for verb in SEARCHING {
+            self.searches_cut.with_label_values(&[verb.as_str()]);
+        }
         for bound in Bound::ALL {
             self.binds.with_label_values(&[bound.as_str()]);
         }
@@ -247,6 +260,15 @@ impl Metrics {
     /// Nodes one filter refused for a reason.
     pub fn nodes_refused(&self, reason: Reason, count: usize) {
         self.verdicts.with_label_values(&[reason.as_str()]).inc_by(count as u64);
+    }
+
+    /// Searches that ended at their step limit, in one of the verbs that search.
+    pub fn searches_cut(&self, verb: Verb, count: u32) {
+        if count > 0 {
+            self.searches_cut
+                .with_label_values(&[verb.as_str()])
+                .inc_by(count.into());
+        }
     }
 
     pub fn bind(&self, outcome: Bound) {
@@ -393,6 +415,7 @@ mod tests {
         metrics.request(Verb::Mutate, Outcome::Shed, Duration::from_micros(70));
         metrics.nodes_fit(3);
         metrics.nodes_refused(Reason::NotEnoughFree, 4997);
+        metrics.searches_cut(Verb::Filter, 2);
         metrics.on_render(|m| m.snapshot_version.set(42));
         let page = metrics.render();
         for line in [
@@ -402,6 +425,8 @@ mod tests {
             r#"wattlane_request_duration_seconds_bucket{verb="mutate",le="0.0001"} 1"#,
             r#"wattlane_node_verdicts_total{reason="fits"} 3"#,
             r#"wattlane_node_verdicts_total{reason="not_enough_free"} 4997"#,
+            r#"wattlane_searches_cut_total{verb="filter"} 2"#,
+            r#"wattlane_searches_cut_total{verb="bind"} 0"#,
             "wattlane_snapshot_version 42",
         ] {
             assert!(page.lines().any(|l| l == line), "missing {line} in\n{page}");

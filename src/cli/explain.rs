@@ -14,9 +14,9 @@ use super::watts::Watts;
 use super::{ClusterArg, Output, load_policy, standin, table};
 use crate::app::Core;
 use crate::cluster::embedded::Embedded;
-use crate::convert::result_json;
-use crate::model::{NamespacedName, Pod, Refusal};
-use crate::placement::{self, ClaimPlacement, Context, Demand, Placement};
+use crate::convert::{allocation_json, result_json};
+use crate::model::{Allocation, NamespacedName, Pod, Refusal};
+use crate::placement::{self, Context, Demand, Placement};
 use crate::snapshot::{NodeEntry, Snapshot};
 
 #[derive(Debug, clap::Args)]
@@ -124,7 +124,9 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
                 watts: Some(watts(&snapshot, placement)),
                 class: placement.class.as_ref().map(ToString::to_string),
                 cut: placement.cut,
-                allocations: allocations(placement),
+                allocations: by_claim(placement, |a| a.results.iter().map(result_json).collect()),
+                config: by_claim(placement, |a| allocation_json(a)["devices"]["config"].take()),
+                node_selectors: by_claim(placement, |a| allocation_json(a)["nodeSelector"].take()),
             },
             Err(reason) => Answer {
                 node,
@@ -148,14 +150,13 @@ fn watts(snapshot: &Snapshot, placement: &Placement) -> Watts {
     )
 }
 
-/// By ResourceClaim, the results in the shape of the API.
-fn allocations(placement: &Placement) -> BTreeMap<String, Vec<Value>> {
-    let results = |c: &ClaimPlacement| c.allocation.results.iter().map(result_json).collect();
-    placement
+/// By ResourceClaim, a part of what it gets in the shape of the API; claims that have nothing there are left out.
+fn by_claim(placement: &Placement, part: impl Fn(&Allocation) -> Value) -> BTreeMap<String, Value> {
+    let parts = placement
         .claims
         .iter()
-        .map(|c| (c.claim.key.name.to_string(), results(c)))
-        .collect()
+        .map(|c| (c.claim.key.name.to_string(), part(&c.allocation)));
+    parts.filter(|(_, part)| !part.is_null()).collect()
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -173,7 +174,12 @@ struct Answer {
     /// The step limit ended the search: there may be a better choice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
-    allocations: BTreeMap<String, Vec<Value>>,
+    /// Results.
+    allocations: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    config: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    node_selectors: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -209,6 +215,7 @@ impl Report {
                     let devices: Vec<_> = node
                         .allocations
                         .values()
+                        .filter_map(Value::as_array)
                         .flatten()
                         .filter_map(|d| d["device"].as_str())
                         .collect();

@@ -16,10 +16,10 @@ mod wiring;
 pub use crate::convert::{Key, Kind, Object};
 pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::model::{Classifier, DeviceId, Name};
+use crate::model::{Classifier, DeviceId, Name, TaintRule};
 use crate::snapshot::{NodeIx, PoolIx, Snapshot};
 use crate::topology::Shape;
 
@@ -56,6 +56,7 @@ pub struct Index {
     loosened: bool,
     pools: HashMap<PoolKey, pools::Record>,
     slice_pools: HashMap<Name, PoolKey>,
+    taint_rules: BTreeMap<Name, TaintRule>,
     /// Pools with devices of the node, whether or not the node is known.
     local: HashMap<Name, BTreeSet<PoolKey>>,
     /// Pools with devices that are not a single node's.
@@ -87,6 +88,7 @@ impl Index {
             loosened: false,
             pools: HashMap::new(),
             slice_pools: HashMap::new(),
+            taint_rules: BTreeMap::new(),
             local: HashMap::new(),
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ledger::Holder;
 use super::{Change, Index, Key, Kind, NodeIx, Object, PoolIx, PoolKey, pools, settle};
-use crate::model::{Claim, Name, NamespacedName, Node, Pod, Slice};
+use crate::model::{Claim, Name, NamespacedName, Node, Pod, Slice, TaintRule};
 use crate::snapshot::{NodeEntry, ShardMap};
 
 impl Index {
@@ -48,6 +48,7 @@ impl Index {
                 self.loosened |= changed;
                 changed
             }
+            Object::TaintRule(rule) => return self.set_taint_rule(&rule.name.clone(), Some(rule)),
             Object::RuntimeClass(name) => snapshot.runtime_classes.insert(name, ()).is_none(),
         };
         self.changed |= changed;
@@ -64,6 +65,7 @@ impl Index {
             Kind::Template => snapshot.templates.remove(key).is_some(),
             Kind::Class => snapshot.classes.remove(&key.name).is_some(),
             Kind::RuntimeClass => snapshot.runtime_classes.remove(&key.name).is_some(),
+            Kind::TaintRule => return self.set_taint_rule(&key.name, None),
         };
         self.changed |= changed;
     }
@@ -110,6 +112,7 @@ impl Index {
             Kind::Template => s.templates.iter().map(|(k, _)| k.clone()).collect(),
             Kind::Class => s.classes.iter().map(|(k, _)| cluster(k)).collect(),
             Kind::RuntimeClass => s.runtime_classes.iter().map(|(k, ())| cluster(k)).collect(),
+            Kind::TaintRule => self.taint_rules.keys().map(cluster).collect(),
         }
     }
 
@@ -204,6 +207,19 @@ impl Index {
         self.stale_pools.insert(key);
     }
 
+    /// Pools that the rule speaks of, or spoke of, are assembled again.
+    fn set_taint_rule(&mut self, name: &Name, rule: Option<TaintRule>) {
+        let old = self.taint_rules.remove(name);
+        if old != rule {
+            let all = self.pools.keys();
+            let touched = all.filter(|key| old.iter().chain(&rule).any(|r| pools::is_about(r, key)));
+            self.stale_pools.extend(touched.cloned());
+        }
+        if let Some(rule) = rule {
+            self.taint_rules.insert(name.clone(), rule);
+        }
+    }
+
     fn upsert_claim(&mut self, claim: Claim) {
         let key = claim.key.clone();
         let old = self.snapshot.claims.get(&key).cloned();
@@ -217,6 +233,8 @@ impl Index {
         if was != is {
             self.recount(&key, old.as_deref(), Some(&claim));
         }
+        // A pod that was refused because a device failed can try again.
+        self.loosened |= old.as_ref().is_some_and(|old| old.conditions != claim.conditions);
         self.confirm(&key, Some(&claim));
         self.snapshot.claims.insert(key, Arc::new(claim));
         self.changed = true;

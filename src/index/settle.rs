@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Index, NodeIx, PoolIx, PoolKey, pools, usage};
-use crate::model::{Labels, Name, NodeScope};
+use crate::model::{Labels, Name, NodeScope, TaintRule};
 use crate::snapshot::{NodeEntry, PoolState, Visible};
 
 impl Index {
@@ -38,7 +38,8 @@ impl Index {
             return;
         }
         let (ix, snapshot) = (record.ix, &self.snapshot);
-        let (fresh, scopes) = pools::assemble(key, &record.slices, |device, scope| {
+        let rules: Vec<&TaintRule> = self.taint_rules.values().filter(|r| pools::is_about(r, key)).collect();
+        let (fresh, scopes) = pools::assemble(key, &record.slices, &rules, |device, scope| {
             let node = match scope {
                 NodeScope::Node(name) => snapshot.node_named(name),
                 _ => None,
@@ -96,10 +97,11 @@ impl Index {
         keys.dedup();
         for key in keys {
             let Some(record) = self.pools.get(key) else { continue };
-            if let Some(devices) = record.scopes.visible(&entry.node) {
+            if let Some((devices, health)) = record.scopes.visible(&entry.node) {
                 visible.push(Visible {
                     pool: record.ix,
                     devices,
+                    health,
                 });
             }
         }

@@ -6,6 +6,7 @@
 mod allocation;
 mod bits;
 mod claim;
+mod conditions;
 mod device;
 mod node;
 mod pod;
@@ -20,9 +21,10 @@ pub use claim::{
     Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
     DeviceRequest, Request, RequestKind, SelectorText, SubRequest,
 };
+pub use conditions::{DeviceCondition, Readiness};
 pub use device::{
     AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Effect, NodeScope, QualifiedName, RequestPolicy,
-    Slice, Taint, Toleration,
+    Slice, Taint, TaintRule, Toleration,
 };
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
 pub use pod::{Pod, PodClaim, PodClaimSource};

@@ -74,14 +74,15 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
         unknown: None,
     };
     for (at, (state, visible)) in ctx.snapshot.pools_of(node).enumerate() {
-        if state.pool.health == PoolHealth::Complete {
+        let health = visible.health(&state.pool);
+        if *health == PoolHealth::Complete {
             // What it draws falls on more domains than the node's.
             if ctx.snapshot.power.wide.contains_key(&visible.pool) {
                 return None;
             }
             tally.add(demand, at, state, visible)?;
         } else {
-            tally.unhealthy.get_or_insert((&state.pool.driver, &state.pool.health));
+            tally.unhealthy.get_or_insert((&state.pool.driver, health));
         }
     }
     // Not counted, or of unknown watts; and what is not counted would be best to take first, which is not what is cheapest.
@@ -181,7 +182,7 @@ impl<'a> Tally<'a> {
         s.free += free.count_ones();
         s.tolerated += usable.count_ones();
         s.wished += allowed.count_ones();
-        (s.supported, s.roomy) = (s.tolerated, s.tolerated);
+        s.roomy = s.tolerated;
         for group in &summary.groups {
             let of_group = alive & group.devices.word(word);
             if of_group == 0 {

@@ -21,7 +21,7 @@ const LOOKED_PER_STEP: usize = 64;
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) pools: Vec<&'a PoolState>,
-    /// Those that match some request, in list order: pools by (driver, name), devices as published.
+    /// Those that match some request, in list order: pools by (driver, name), those with binding conditions last, devices as published.
     pub(super) devices: Vec<Dev<'a>>,
     /// Wattage classes of `devices`; a class is its position here.
     pub(super) classes: Vec<&'a Name>,
@@ -144,11 +144,15 @@ impl<'a> View<'a> {
             }
         }
         let mut failed = false;
-        for (at, (state, visible)) in ctx.snapshot.pools_of(node).enumerate() {
-            if state.pool.health == PoolHealth::Complete {
+        let mut pools: Vec<_> = ctx.snapshot.pools_of(node).enumerate().collect();
+        // As in-tree, those whose devices have to be waited for come last.
+        pools.sort_by_key(|(_, (state, visible))| state.pool.summary().waiting.iter().any(|i| visible.sees(i)));
+        for (at, (state, visible)) in pools {
+            let health = visible.health(&state.pool);
+            if *health == PoolHealth::Complete {
                 failed |= view.add_pool(demand, at, state, visible, purpose)?;
             } else if view.unhealthy.is_none() {
-                view.unhealthy = Some((&state.pool.driver, &state.pool.health));
+                view.unhealthy = Some((&state.pool.driver, health));
             }
         }
         let mut offers = view.requests.iter_mut().flat_map(|r| r.offers.iter_mut());
@@ -472,10 +476,6 @@ impl<'a> Offer<'a> {
             return;
         }
         self.stages.tolerated += 1;
-        if !device.binding_conditions.is_empty() {
-            return;
-        }
-        self.stages.supported += 1;
         let counted = admin || dev.shared || dev.counters.iter().all(|(s, c, n)| left(state, *s, *c) >= *n);
         if !(room && counted) {
             return;

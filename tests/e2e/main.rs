@@ -17,7 +17,9 @@ mod users;
 mod wait;
 
 mod binding;
+mod fabric;
 mod refusal;
 mod restart;
+mod taint_rules;
 mod untouched;
 mod user_claims;
