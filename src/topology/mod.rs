@@ -5,8 +5,14 @@
 
 pub mod annotation;
 mod cell;
+mod groups;
 mod link;
+mod product;
 mod report;
+mod source;
+pub mod text;
 
+pub use groups::{Groups, groups};
 pub use link::{Link, Nearness};
 pub use report::{Report, ReportedCard};
+pub use source::{LinkSource, NodeLinks, Published, identity, node_links, position};

@@ -1,6 +1,7 @@
 //! The command-line contract from outside: the real binary, its exit codes, one JSON document on stdout.
 
 mod cards;
+mod probe;
 mod real_slices;
 
 use std::path::Path;
