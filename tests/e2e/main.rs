@@ -17,6 +17,7 @@ mod users;
 mod wait;
 
 mod binding;
+mod probe;
 mod refusal;
 mod restart;
 mod untouched;
