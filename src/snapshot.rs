@@ -6,10 +6,12 @@
 mod mask;
 mod pool;
 mod shard;
+mod wiring;
 
 pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use shard::ShardMap;
+pub use wiring::Wiring;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ pub struct NodeEntry {
     pub node: Arc<Node>,
     /// Sorted by (driver, pool name).
     pub pools: Vec<Visible>,
+    pub wiring: Option<Arc<Wiring>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -40,6 +43,8 @@ pub struct Snapshot {
     pub claims: ShardMap<NamespacedName, Arc<Claim>>,
     /// Pods with claims, GPU extended resources or our annotations; others are not kept.
     pub pods: ShardMap<NamespacedName, Arc<Pod>>,
+    /// Pods that name a group (`wattlane.dev/group`), by namespace and group, sorted.
+    pub groups: ShardMap<NamespacedName, Arc<Vec<NamespacedName>>>,
     pub templates: ShardMap<NamespacedName, Arc<ClaimTemplate>>,
     pub classes: ShardMap<Name, Arc<DeviceClass>>,
     pub namespaces: ShardMap<Name, Arc<Namespace>>,

@@ -11,12 +11,11 @@ const WARNING: usize = 256;
 const MOST_WARNINGS: usize = 8;
 
 /// Annotations that HAMi or later versions read, and this one does not.
-const UNREAD: [&str; 7] = [
+const UNREAD: [&str; 6] = [
     "hami.io/gpu-scheduler-policy",
     "hami.io/node-scheduler-policy",
     "nvidia.com/numa-bind",
     "nvidia.com/vgpu-mode",
-    "wattlane.dev/group",
     "wattlane.dev/group-size",
     "wattlane.dev/share",
 ];
@@ -29,9 +28,6 @@ pub(super) fn unserved(pod: Pod<'_>) -> Result<(), Refused> {
             format!("{what} is not supported in this version; remove it"),
         ))
     };
-    if pod.annotation("wattlane.dev/topology") == Some("required") {
-        return refused("wattlane.dev/topology: required");
-    }
     if pod.annotation("wattlane.dev/memory").is_some() {
         return refused("wattlane.dev/memory");
     }

@@ -10,6 +10,7 @@ mod pools;
 mod reserve;
 mod settle;
 mod usage;
+mod wiring;
 
 pub use crate::convert::{Key, Kind, Object};
 pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use crate::model::{Classifier, DeviceId, Name};
 use crate::snapshot::{NodeIx, PoolIx, Snapshot};
+use crate::topology::Shape;
 
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -59,6 +61,7 @@ pub struct Index {
     wide: BTreeSet<PoolKey>,
     ledger: ledger::Ledger,
     reservations: reserve::Reservations,
+    shapes: wiring::Shapes,
     free_nodes: Vec<NodeIx>,
     free_pools: Vec<PoolIx>,
     /// Positions of pools ever given.
@@ -84,6 +87,7 @@ impl Index {
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),
             reservations: reserve::Reservations::default(),
+            shapes: wiring::Shapes::default(),
             free_nodes: vec![],
             free_pools: vec![],
             pool_slots: 0,
@@ -109,6 +113,11 @@ impl Index {
         }
         self.snapshot.version += 1;
         Some(Arc::new(self.snapshot.clone()))
+    }
+
+    /// Shapes that are published without their tables: correct, and slow to ask. Whoever takes them warms them, elsewhere.
+    pub fn take_cold(&mut self) -> Vec<Arc<Shape>> {
+        self.shapes.take_cold()
     }
 
     /// Whether, since it was last asked, something changed by which a refused pod could fit now.

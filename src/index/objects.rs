@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ledger::Holder;
 use super::{Change, Index, Key, Kind, NodeIx, Object, PoolIx, PoolKey, pools, settle};
-use crate::model::{Claim, Name, Node, Pod, Slice};
+use crate::model::{Claim, Name, NamespacedName, Node, Pod, Slice};
 use crate::snapshot::ShardMap;
 
 impl Index {
@@ -40,8 +40,7 @@ impl Index {
             Object::Node(node) => return self.upsert_node(node),
             Object::Slice(slice) => return self.upsert_slice(slice),
             Object::Claim(claim) => return self.upsert_claim(claim),
-            Object::Pod(pod) if !is_kept(&pod) => snapshot.pods.remove(&pod.key).is_some(),
-            Object::Pod(pod) => insert(&mut snapshot.pods, pod.key.clone(), pod),
+            Object::Pod(pod) => return self.set_pod(&pod.key.clone(), Some(pod).filter(is_kept)),
             Object::Namespace(o) => insert(&mut snapshot.namespaces, o.name.clone(), o),
             Object::Template(o) => insert(&mut snapshot.templates, o.key.clone(), o),
             Object::Class(o) => {
@@ -60,13 +59,43 @@ impl Index {
             Kind::Node => return self.remove_node(&key.name),
             Kind::Slice => return self.remove_slice(&key.name),
             Kind::Claim => return self.remove_claim(key),
-            Kind::Pod => snapshot.pods.remove(key).is_some(),
+            Kind::Pod => return self.set_pod(key, None),
             Kind::Namespace => snapshot.namespaces.remove(&key.name).is_some(),
             Kind::Template => snapshot.templates.remove(key).is_some(),
             Kind::Class => snapshot.classes.remove(&key.name).is_some(),
             Kind::RuntimeClass => snapshot.runtime_classes.remove(&key.name).is_some(),
         };
         self.changed |= changed;
+    }
+
+    fn set_pod(&mut self, key: &Key, pod: Option<Pod>) {
+        let group = |pod: Option<&Pod>| {
+            let name = pod?.annotation("wattlane.dev/group")?;
+            Some(NamespacedName::new(key.namespace.clone(), name))
+        };
+        let (pods, groups) = (&mut self.snapshot.pods, &mut self.snapshot.groups);
+        let (old, new) = (group(pods.get(key).map(|p| &**p)), group(pod.as_ref()));
+        if old != new {
+            let mut edit = |group: Option<NamespacedName>, join: bool| {
+                let Some(group) = group else { return };
+                let mut members = groups.get(&group).map_or_else(Vec::new, |m| (**m).clone());
+                match (members.binary_search(key), join) {
+                    (Err(at), true) => members.insert(at, key.clone()),
+                    (Ok(at), false) => drop(members.remove(at)),
+                    _ => {}
+                }
+                match members.is_empty() {
+                    true => drop(groups.remove(&group)),
+                    false => drop(groups.insert(group, Arc::new(members))),
+                }
+            };
+            edit(old, false);
+            edit(new, true);
+        }
+        self.changed |= match pod {
+            Some(pod) => insert(pods, key.clone(), pod),
+            None => pods.remove(key).is_some(),
+        };
     }
 
     fn keys(&self, kind: Kind) -> Vec<Key> {
@@ -86,16 +115,17 @@ impl Index {
 
     fn upsert_node(&mut self, node: Node) {
         let name = node.name.clone();
-        let (ix, pools) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
+        let (ix, pools, wiring) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
             Some((_, Some(old))) if *old.node == node => return,
-            Some((ix, old)) => (ix, old.map_or_else(Vec::new, |o| o.pools.clone())),
+            Some((ix, Some(old))) => (ix, old.pools.clone(), old.wiring.clone()),
+            Some((ix, None)) => (ix, vec![], None),
             None => {
                 let next = self.snapshot.nodes.len();
                 let next = NodeIx(u32::try_from(next).expect("fewer than 2^32 nodes"));
-                (self.free_nodes.pop().unwrap_or(next), vec![])
+                (self.free_nodes.pop().unwrap_or(next), vec![], None)
             }
         };
-        self.set_node(ix, Arc::new(node), pools);
+        self.set_node(ix, Arc::new(node), pools, wiring);
         self.snapshot.node_index.insert(name.clone(), ix);
         self.loosened = true;
         self.touch_node(name);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Index, NodeIx, PoolIx, PoolKey, pools, usage};
 use crate::model::{Labels, Name, Node, NodeScope};
-use crate::snapshot::{NodeEntry, PoolState, Visible};
+use crate::snapshot::{NodeEntry, PoolState, Visible, Wiring};
 
 impl Index {
     pub(super) fn settle(&mut self) {
@@ -47,6 +47,9 @@ impl Index {
         if old.is_none_or(|old| !pools::same(&old.pool, &fresh)) {
             self.set_pool(ix, Some(usage::untouched(Arc::new(fresh))));
             self.stale_states.insert(key.clone());
+            // What its cards are joined by may be another matter now.
+            self.stale_nodes
+                .extend(self.pools.get(key).into_iter().flat_map(|r| r.scopes.local()).cloned());
             self.loosened = true;
         }
     }
@@ -92,9 +95,18 @@ impl Index {
                 });
             }
         }
-        if entry.pools != visible {
+        let states: Vec<_> = visible
+            .iter()
+            .filter_map(|v| Some((&**self.snapshot.pool(v.pool)?, v)))
+            .collect();
+        let wiring = match states.len() == visible.len() {
+            true => self.shapes.wiring(&entry.node, &states),
+            // Positions in it are positions among the node's pools.
+            false => None,
+        };
+        if entry.pools != visible || entry.wiring.as_deref() != wiring.as_ref() {
             let node = entry.node.clone();
-            self.set_node(ix, node, visible);
+            self.set_node(ix, node, visible, wiring.map(Arc::new));
             self.loosened = true;
         }
     }
@@ -133,9 +145,10 @@ impl Index {
         self.changed = true;
     }
 
-    pub(super) fn set_node(&mut self, ix: NodeIx, node: Arc<Node>, pools: Vec<Visible>) {
+    pub(super) fn set_node(&mut self, ix: NodeIx, node: Arc<Node>, pools: Vec<Visible>, wiring: Option<Arc<Wiring>>) {
         let nodes = Arc::make_mut(&mut self.snapshot.nodes);
-        put(nodes, ix.0, Some(Arc::new(NodeEntry { node, pools })));
+        let entry = NodeEntry { node, pools, wiring };
+        put(nodes, ix.0, Some(Arc::new(entry)));
         self.changed = true;
     }
 }

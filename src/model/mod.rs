@@ -10,6 +10,7 @@ mod device;
 mod node;
 mod pod;
 mod power;
+mod product;
 mod quantity;
 mod refusal;
 
@@ -26,6 +27,7 @@ pub use device::{
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
 pub use pod::{Pod, PodClaim, PodClaimSource};
 pub use power::{Classified, Classifier, WattOrigin};
+pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};
 pub use refusal::{Reason, Refusal};
 

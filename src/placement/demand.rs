@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Context;
+use super::group::Group;
 use super::matching::SelectorUse;
 use super::wish::Wishes;
 use super::words::Texts;
+use super::{Context, Topology};
 use crate::model::{
     Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Reason,
     Refusal, Request, RequestKind,
@@ -36,6 +37,7 @@ pub struct Demand {
     /// Extended resources a DeviceClass maps, with that class: only a node's device plugin can serve them.
     extended: Vec<(Name, Refusal)>,
     pub(super) wishes: Wishes,
+    pub(super) group: Option<Group>,
     pub(super) texts: Texts,
     spent: AtomicU32,
 }
@@ -82,7 +84,12 @@ impl Alternative {
 impl Demand {
     /// A refusal here holds for every node.
     pub fn of(ctx: Context<'_>, pod: &Pod) -> Result<Self, Refusal> {
-        let wishes = Wishes::of(pod)?;
+        let mut wishes = Wishes::of(pod)?;
+        let group = Group::of(ctx, pod);
+        // Pods that work together run at the speed of the slowest.
+        if wishes.class.is_none() && !wishes.mix.unwrap_or(ctx.rules.mix_classes) {
+            wishes.class = group.as_ref().and_then(|g| g.class.clone());
+        }
         let mut claims: Vec<ClaimDemand> = vec![];
         let mut seen: Vec<NamespacedName> = vec![];
         for entry in &pod.claims {
@@ -114,6 +121,7 @@ impl Demand {
             claims,
             extended: mapped_resources(ctx, pod),
             wishes,
+            group,
             texts: Texts::default(),
             spent: AtomicU32::new(0),
         })
@@ -159,6 +167,10 @@ impl Demand {
             ClaimDemand::Existing(_, allocation) => Some(&**allocation),
             ClaimDemand::New(_) => None,
         })
+    }
+
+    pub(super) fn topology(&self, ctx: Context<'_>) -> Topology {
+        self.wishes.topology.unwrap_or(ctx.rules.topology)
     }
 
     /// Steps the next search may take: one hostile pod must not stall the service on thousands of nodes.

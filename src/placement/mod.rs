@@ -7,6 +7,8 @@
 
 mod capacity;
 mod demand;
+mod group;
+mod key;
 mod matching;
 mod quick;
 mod result;
@@ -29,12 +31,34 @@ use crate::selector::Selectors;
 use crate::snapshot::{NodeEntry, Snapshot};
 
 /// What policy says about placement.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Let a pod that does not say so itself hold devices of several wattage classes.
     pub mix_classes: bool,
     /// Emptiest node first instead of fullest.
     pub spread: bool,
+    /// For pods of more than one card that do not say so themselves.
+    pub topology: Topology,
+    /// Node labels that say how near two nodes are, narrowest first; for pods that name a group.
+    pub nearness: Vec<Name>,
+}
+
+/// Of the labels in use: one NVLink domain, the rack, the zone.
+pub const NEARNESS: [&str; 3] = [
+    "nvidia.com/gpu.clique",
+    "topology.kubernetes.io/rack",
+    "topology.kubernetes.io/zone",
+];
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            mix_classes: false,
+            spread: false,
+            topology: Topology::default(),
+            nearness: NEARNESS.map(Name::from).to_vec(),
+        }
+    }
 }
 
 /// What every decision of one request reads.
@@ -45,13 +69,24 @@ pub struct Context<'a> {
     pub rules: &'a Rules,
 }
 
-/// Lower is better; compared key by key, before what the devices draw and what is left of their class. Neither key is
-/// reckoned yet (topology and partitions are not built): both are 0 everywhere.
+/// Whether the links between a pod's cards count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Topology {
+    /// All cards of the pod reach each other by a fabric (NVLink, XGMI), or are below one PCIe root where the node has no
+    /// fabric; else the node is refused.
+    Required,
+    #[default]
+    Preferred,
+    None,
+}
+
+/// What a placement costs beyond watts; lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cost {
-    /// Sum over pairs of devices of a request; 0 where there is one device or the links are unknown.
+    /// Sum over the pairs of devices within each request (`topology::Link::cost`): 1 for each pair joined by a fabric, 4
+    /// for each of which nothing is known. 0 where requests are for one device, or the pod does not care.
     pub links: u32,
-    /// What the choice takes away from what others could still ask for.
+    /// Cards in groups of 2, 4, 8 and 16 that reach each other and that others can no longer have.
     pub lost: u32,
 }
 
@@ -80,7 +115,7 @@ pub struct Placement {
 /// Whether the node can take the pod; cheaper than `place`.
 pub fn check(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(), Refusal> {
     demand.admit(node)?;
-    match quick::tally(ctx, demand, node) {
+    match quick::tally(ctx, demand, node, false) {
         Some(tally) => tally.verdict(demand),
         None => solve::any(ctx, demand, node),
     }

@@ -1,12 +1,14 @@
 //! The common shape (one claim, one request of so many whole devices, no constraints) from bit masks: a few words a
 //! node, nothing allocated. Steps aside for a node where a device is more than present or absent.
 
-use super::Context;
 use super::demand::{Alternative, ClaimDemand, Demand};
+use super::key::{Chosen, Key};
 use super::search::Power;
-use super::words::{Shortage, Stages};
+use super::words::{Shortage, Stages, unlinked};
+use super::{Context, Topology};
 use crate::model::{Count, Name, Reason, Refusal, Taint};
-use crate::snapshot::{NodeEntry, PoolHealth, PoolState, Visible};
+use crate::snapshot::{NodeEntry, PoolHealth, PoolState, Visible, Wiring};
+use crate::topology::Cards;
 
 /// Kinds of device (class, watts) on one node that are counted apart; with more, `solve` decides.
 const KINDS: usize = 12;
@@ -16,14 +18,21 @@ struct Kind<'a> {
     class: Option<&'a Name>,
     watts: Option<u32>,
     usable: u32,
+    /// Those of the usable that are wired, and all free ones of the class that are. Only where links are looked at.
+    cards: Cards,
+    free: Cards,
 }
 
 /// What one node has for the demand.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Tally<'a> {
     alternative: &'a Alternative,
     asked: u32,
     mix: bool,
+    topology: Topology,
+    wiring: Option<&'a Wiring>,
+    /// Links are looked at: to choose, or because the pod demands them.
+    links: bool,
     stages: Stages,
     taint: Option<(&'a Name, &'a Taint)>,
     unhealthy: Option<(&'a Name, &'a PoolHealth)>,
@@ -33,12 +42,16 @@ pub(super) struct Tally<'a> {
     classed: bool,
 }
 
-/// None: not the common shape, or a node that needs a closer look.
-pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntry) -> Option<Tally<'a>> {
+/// None: not the common shape, or a node that needs a closer look. `rank`: `best` will be asked, not only the verdict.
+pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntry, rank: bool) -> Option<Tally<'a>> {
     let (alternative, asked) = common_shape(demand)?;
+    let topology = demand.topology(ctx);
     let mut tally = Tally {
         alternative,
         asked,
+        topology,
+        wiring: node.wiring.as_deref(),
+        links: rank || (topology == Topology::Required && asked > 1),
         mix: demand.wishes.mix.unwrap_or(ctx.rules.mix_classes),
         stages: Stages::default(),
         taint: None,
@@ -47,16 +60,22 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
             class: None,
             watts: None,
             usable: 0,
+            cards: 0,
+            free: 0,
         }; KINDS],
         len: 0,
         classed: false,
     };
-    for (state, visible) in ctx.snapshot.pools_of(node) {
+    for (at, (state, visible)) in ctx.snapshot.pools_of(node).enumerate() {
         if state.pool.health == PoolHealth::Complete {
-            tally.add(state, visible)?;
+            tally.add(at, state, visible)?;
         } else {
             tally.unhealthy.get_or_insert((&state.pool.driver, &state.pool.health));
         }
+    }
+    if tally.links {
+        tally.is_plain().then_some(())?;
+        tally.wire(ctx, node)?;
     }
     Some(tally)
 }
@@ -80,7 +99,7 @@ fn common_shape(demand: &Demand) -> Option<(&Alternative, u32)> {
 }
 
 impl<'a> Tally<'a> {
-    fn add(&mut self, state: &'a PoolState, visible: &Visible) -> Option<()> {
+    fn add(&mut self, of_node: usize, state: &'a PoolState, visible: &Visible) -> Option<()> {
         let pool = &*state.pool;
         let size = pool.devices.len();
         let summary = pool.summary();
@@ -116,13 +135,13 @@ impl<'a> Tally<'a> {
             if alive & summary.special.word(word) != 0 {
                 return None;
             }
-            self.count(state, word, alive)?;
+            self.count(of_node, state, word, alive)?;
         }
         Some(())
     }
 
     /// Counts the matching devices of one word.
-    fn count(&mut self, state: &'a PoolState, word: usize, alive: u64) -> Option<()> {
+    fn count(&mut self, of_node: usize, state: &'a PoolState, word: usize, alive: u64) -> Option<()> {
         let summary = state.pool.summary();
         let free = alive & !state.taken.word(word);
         let mut usable = free;
@@ -149,8 +168,44 @@ impl<'a> Tally<'a> {
             self.classed |= group.class.is_some();
             let n = (of_group & usable).count_ones();
             if n > 0 {
-                self.kind(group.class.as_ref(), group.watts)?.usable += n;
+                let wiring = self.wiring.filter(|_| self.links);
+                let kind = self.kind(group.class.as_ref(), group.watts)?;
+                kind.usable += n;
+                kind.cards |= wiring.map_or(0, |w| w.cards_of_word(of_node, word, of_group & usable));
             }
+        }
+        Some(())
+    }
+
+    /// Whether links are a matter of one kind of card and one table.
+    fn is_plain(&self) -> bool {
+        if self.wiring.is_none() && self.topology != Topology::Required {
+            return true;
+        }
+        let kinds = &self.kinds[..self.len];
+        let partly = kinds.iter().any(|k| k.cards != 0 && k.cards.count_ones() != k.usable);
+        // Several kinds that one pod may hold, or that one class is made of.
+        let several = kinds.len() > 1 && (self.mix || kinds.iter().any(|k| k.class.is_none()));
+        let uneven = (1..kinds.len()).any(|i| kinds[..i].iter().any(|k| k.class == kinds[i].class));
+        !(partly || several || uneven)
+    }
+
+    /// Adds what is free of each class, whoever may have it.
+    fn wire(&mut self, ctx: Context<'a>, node: &'a NodeEntry) -> Option<()> {
+        let Some(wiring) = self.wiring else { return Some(()) };
+        let kinds = &mut self.kinds[..self.len];
+        for (at, (state, _)) in ctx.snapshot.pools_of(node).enumerate() {
+            for (device, card) in wiring.of_pool(at) {
+                let class = state.pool.devices.get(device)?.classified.class.as_ref();
+                if let Some(kind) = kinds.iter_mut().find(|k| k.class == class) {
+                    kind.free |= 1 << card;
+                }
+            }
+        }
+        for (at, (state, _)) in ctx.snapshot.pools_of(node).enumerate() {
+            let broken = wiring.of_pool(at).filter(|(device, _)| !state.is_whole(*device));
+            let broken: Cards = broken.fold(0, |set, (_, card)| set | 1 << card);
+            kinds.iter_mut().for_each(|k| k.free &= !broken);
         }
         Some(())
     }
@@ -168,8 +223,8 @@ impl<'a> Tally<'a> {
         Some(kind)
     }
 
-    /// What the best choice on this node draws, and how many usable devices it leaves. None: it does not fit.
-    pub(super) fn best(&self, demand: &Demand) -> Option<(Power, u32)> {
+    /// What the best choice on this node costs, and how many usable devices it leaves. None: it does not fit.
+    pub(super) fn best(&self, demand: &Demand) -> Option<(Key, u32)> {
         let kinds = &self.kinds[..self.len];
         let wish = demand.wishes.class.as_ref();
         if wish.is_some() && !self.classed {
@@ -180,17 +235,65 @@ impl<'a> Tally<'a> {
         let one = passes
             .filter(|class| wish.is_none() || *class == wish)
             .filter_map(|class| {
-                let power = self.cheapest(kinds, |k| k.class == class || (k.class.is_none() && wish.is_none()))?;
-                let free: u32 = kinds.iter().filter(|k| k.class == class).map(|k| k.usable).sum();
-                Some((power, free))
+                let of_class = |k: &Kind<'_>| k.class == class;
+                let power = self.cheapest(kinds, |k| of_class(k) || (k.class.is_none() && wish.is_none()))?;
+                let free: u32 = kinds.iter().filter(|k| of_class(k)).map(|k| k.usable).sum();
+                Some((self.key(kinds.iter().find(|k| of_class(k)), power)?, free))
             })
             .min();
         let any = || {
             let allowed = self.mix && wish.is_none();
-            allowed.then(|| self.cheapest(kinds, |_| true)).flatten()
+            let power = allowed.then(|| self.cheapest(kinds, |_| true)).flatten()?;
+            // Of several kinds, where links would tell them apart, `is_plain` has stepped aside.
+            self.key(kinds.first(), power)
         };
-        let power = one.map(|(power, _)| power).or_else(any)?;
-        Some((power, self.stages.roomy - self.asked))
+        let key = one.map(|(key, _)| key).or_else(any)?;
+        Some((key, self.stages.roomy - self.asked))
+    }
+
+    /// The cost of the best cards of one kind. None: those the pod demands are not among them.
+    fn key(&self, kind: Option<&Kind<'_>>, power: Power) -> Option<Key> {
+        let unlinked = Key {
+            power,
+            ..Key::default()
+        };
+        if !self.links {
+            return Some(unlinked);
+        }
+        let counts = self.topology != Topology::None;
+        let required = self.topology == Topology::Required;
+        let (Some(wiring), Some(kind)) = (self.wiring, kind.filter(|k| k.cards != 0)) else {
+            let unwired = if kind.is_some_and(|k| k.class.is_some()) {
+                self.asked
+            } else {
+                0
+            };
+            let chosen = Chosen {
+                others: self.asked,
+                unwired,
+                ..Chosen::default()
+            };
+            let near = if counts { chosen.near(None) } else { unlinked.near };
+            return (!required || chosen.is_clique(None)).then_some(Key {
+                near,
+                across: near,
+                ..unlinked
+            });
+        };
+        let shape = &wiring.shape;
+        let (_, grade) = match (counts, required) {
+            (_, true) => shape.nearest_clique(kind.free, kind.cards, self.asked)?,
+            (true, _) => shape.nearest(kind.free, kind.cards, self.asked)?,
+            (false, _) => shape.least_lost(kind.free, kind.cards, self.asked)?,
+        };
+        let near = if counts { grade.near } else { unlinked.near };
+        Some(Key {
+            near,
+            across: near,
+            big: grade.big,
+            power,
+            pairs: grade.pairs,
+        })
     }
 
     /// The least that `asked` devices among the admitted kinds draw.
@@ -217,6 +320,15 @@ impl<'a> Tally<'a> {
     pub(super) fn verdict(&self, demand: &Demand) -> Result<(), Refusal> {
         if self.best(demand).is_some() {
             return Ok(());
+        }
+        if self.links && self.topology == Topology::Required {
+            let anywhere = Self {
+                topology: Topology::Preferred,
+                ..*self
+            };
+            if anywhere.best(demand).is_some() {
+                return Err(unlinked(self.asked, &self.alternative.class.name, self.wiring));
+            }
         }
         let kinds = &self.kinds[..self.len];
         let mut by_class = [(None, 0); KINDS];

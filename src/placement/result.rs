@@ -94,7 +94,10 @@ pub(super) fn placement(
     };
     Ok(Placement {
         claims,
-        cost: Cost::default(),
+        cost: Cost {
+            links: choice.key.near.sum(),
+            lost: choice.key.big + choice.key.pairs,
+        },
         class,
         watts: tally.watts,
         cut,

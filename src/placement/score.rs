@@ -3,30 +3,43 @@
 use std::sync::Arc;
 
 use super::demand::Demand;
-use super::search::Power;
-use super::{Context, Cost, quick, solve};
+use super::key::Key;
+use super::{Context, quick, solve};
 use crate::snapshot::NodeEntry;
+use crate::topology::Nearness;
 
 /// The highest score of the extender protocol.
 const BEST: usize = 10;
 
-/// Lower is better, key by key: what the devices cost, what they draw, then packing or spreading.
-type Rank = (u32, u32, Power, u32);
+/// Lower is better, key by key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// Links on the node: faster than any between nodes.
+    links: (Nearness, Nearness),
+    /// From the pod's group.
+    distance: u32,
+    /// What else the devices cost.
+    key: Key,
+    /// Packing or spreading.
+    filling: u32,
+}
 
 fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
     demand.admit(node).ok()?;
-    let (cost, power, left) = match quick::tally(ctx, demand, node) {
-        Some(tally) => {
-            let (power, left) = tally.best(demand)?;
-            (Cost::default(), power, left)
-        }
-        None => {
-            let (placement, (power, left)) = solve::best(ctx, demand, node).ok()?;
-            (placement.cost, power, left)
-        }
+    let (mut key, left) = match quick::tally(ctx, demand, node, true) {
+        Some(tally) => tally.best(demand)?,
+        None => solve::best(ctx, demand, node).ok()?.1,
     };
-    let filling = if ctx.rules.spread { u32::MAX - left } else { left };
-    Some((cost.links, cost.lost, power, filling))
+    if ctx.rules.spread {
+        // To keep groups whole is to pack; who spreads wants the opposite.
+        (key.big, key.pairs) = (0, 0);
+    }
+    Some(Rank {
+        links: (key.near, key.across),
+        distance: demand.group.as_ref().map_or(0, |g| g.distance(&node.node)),
+        key,
+        filling: if ctx.rules.spread { u32::MAX - left } else { left },
+    })
 }
 
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A

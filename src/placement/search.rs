@@ -1,9 +1,11 @@
-//! Depth-first branch and bound over the devices of one node: for given alternatives, the devices that draw least,
-//! in device order where that is equal. Bounded by steps.
+//! Depth-first branch and bound over the devices of one node: for given alternatives, the devices of least `Key`, in
+//! device order where that is equal. Bounded by steps.
 
 use super::demand::RESULTS;
+use super::key::{Chosen, Key};
 use super::state::{Relaxed, State};
-use super::view::{Candidate, Offer, View};
+use super::view::{Candidate, Dev, Offer, View};
+use crate::topology::{Cards, Nearness};
 
 /// Candidates that are looked through before the search begins for the price of one step.
 const LOOKED_PER_STEP: usize = 64;
@@ -69,7 +71,7 @@ impl Classes {
 /// Chosen devices: by request, positions in the candidates of its offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    pub(super) power: Power,
+    pub(super) key: Key,
     /// By request: which alternative.
     pub(super) offers: Vec<usize>,
     pub(super) picks: Vec<Vec<usize>>,
@@ -114,12 +116,14 @@ struct Search<'s, 'v> {
     offers: &'s [usize],
     /// By request.
     orders: Vec<Order>,
-    /// By request: the least that this and all later requests draw.
-    floors: Vec<Power>,
+    /// By request: the least that this and all later requests draw, and how near their cards can be at best.
+    floors: Vec<(Power, Nearness)>,
     state: State<'v>,
     picks: Vec<Vec<usize>>,
-    best: Option<(Power, Vec<Vec<usize>>)>,
+    best: Option<(Key, Vec<Vec<usize>>)>,
     first_only: bool,
+    /// The cards of the pod must all reach each other.
+    cliques: bool,
     steps: &'s mut u32,
 }
 
@@ -130,6 +134,10 @@ struct Order {
     fails: bool,
     /// A choice can rule out others beyond the device itself, through constraints or counters.
     tangled: bool,
+    /// What draws less is the better choice: no links, no cards of which groups could be broken.
+    by_power: bool,
+    /// How near the cards of the request are at best, whatever else is chosen.
+    near: Nearness,
 }
 
 /// One device still to be chosen. The search keeps these on a stack of its own: a pod may ask for 2,048 devices, and
@@ -142,18 +150,30 @@ struct Frame {
     at: usize,
     /// Nothing was tried yet.
     fresh: bool,
-    /// What is drawn without it.
-    power: Power,
+    /// What is chosen without it.
+    so_far: SoFar,
     /// Kinds tried at this place: another device of one leads to the same sets, later in device order.
     tried: Vec<usize>,
     /// The position of the order that is taken now.
     held: Option<usize>,
 }
 
+/// What is chosen on the way to a frame.
+#[derive(Clone, Copy, Default)]
+struct SoFar {
+    power: Power,
+    /// Links within the requests that are complete.
+    near: Nearness,
+    /// Of the current request.
+    request: Chosen,
+    /// Of all, devices included that the pod's allocated claims hold.
+    all: Chosen,
+}
+
 /// What a frame does next.
 enum Move {
     /// Takes the candidate at this position of the order.
-    Take(usize, Power),
+    Take(usize, SoFar),
     /// Nothing is left to try.
     Back,
     Stop(Outcome),
@@ -182,21 +202,25 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
     }
     let mut orders = vec![];
     for (_, offer) in chosen() {
-        let order = Order::of(view, offer, how);
+        let mut order = Order::of(view, offer, how);
         let enough = order.fails || order.picks.len() >= offer.asked;
         if offer.asked == 0 || order.picks.is_empty() || !enough {
             return Outcome::Nothing;
         }
+        if !how.first_only {
+            order.near = order.nearest(view, offer);
+        }
         orders.push(order);
     }
-    let mut floors = vec![Power::default(); orders.len() + 1];
+    let mut floors = vec![(Power::default(), Nearness::ZERO); orders.len() + 1];
     if !how.first_only {
         let by_request: Vec<_> = chosen().collect();
         for (r, (_, offer)) in by_request.iter().enumerate().rev() {
             // By order, the first of them draw least.
             let least = orders[r].picks.iter().take(offer.asked);
             let watts = least.map(|i| drawn(view, offer, &offer.candidates[*i]));
-            floors[r] = watts.fold(floors[r + 1], |sum, watts| sum.plus(watts, 1));
+            let power = watts.fold(floors[r + 1].0, |sum, watts| sum.plus(watts, 1));
+            floors[r] = (power, floors[r + 1].1.joined(orders[r].near));
         }
     }
     let mut search = Search {
@@ -208,14 +232,15 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
         picks: vec![vec![]; offers.len()],
         best: None,
         first_only: how.first_only,
+        cliques: view.cliques && !how.relaxed.topology,
         steps,
     };
     let stopped = search.run();
     match (search.best, stopped) {
         (_, Some(failed @ Outcome::Failed { .. })) => failed,
-        (Some((power, picks)), stopped) => Outcome::Found {
+        (Some((key, picks)), stopped) => Outcome::Found {
             choice: Choice {
-                power,
+                key,
                 offers: offers.to_vec(),
                 picks,
             },
@@ -267,7 +292,81 @@ impl Order {
                 let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
                 devices.any(|d| !d.counters.is_empty())
             },
+            by_power: {
+                let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
+                offer.alternative.request.admin_access || devices.all(|d| d.card.is_none())
+            },
             picks,
+            near: Nearness::ZERO,
+        }
+    }
+
+    fn nearest(&self, view: &View<'_>, offer: &Offer<'_>) -> Nearness {
+        if offer.alternative.request.admin_access || !view.links_count {
+            return Nearness::ZERO;
+        }
+        let devices = || self.picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
+        let asked = u32::try_from(offer.asked).unwrap_or(u32::MAX);
+        if devices().all(|d| d.card.is_none()) {
+            let unknown = Chosen {
+                others: asked,
+                ..Chosen::default()
+            };
+            return unknown.near(None);
+        }
+        let cards: Cards = devices().filter_map(|d| d.card).fold(0, |set, card| set | 1 << card);
+        let wiring = view.wiring.filter(|_| devices().all(|d| d.card.is_some()));
+        let best = wiring.and_then(|w| w.shape.nearest(cards, cards, asked));
+        best.map_or(Nearness::ZERO, |(_, grade)| grade.near)
+    }
+}
+
+impl SoFar {
+    fn with(self, view: &View<'_>, offer: &Offer<'_>, dev: &Dev<'_>, watts: Option<u32>) -> Self {
+        let power = self.power.plus(watts, 1);
+        // Looking at a device is not talking to it.
+        if offer.alternative.request.admin_access {
+            return Self { power, ..self };
+        }
+        let classed = dev.class.is_some();
+        let all = self.all.with(dev.card, classed);
+        let request = if view.links_count {
+            self.request.with(dev.card, classed)
+        } else {
+            self.request
+        };
+        Self {
+            power,
+            all,
+            request,
+            ..self
+        }
+    }
+
+    /// The next request begins.
+    fn turned(self, view: &View<'_>) -> Self {
+        Self {
+            near: self.near.joined(self.request.near(view.wiring)),
+            request: Chosen::default(),
+            ..self
+        }
+    }
+
+    /// What this costs, and whatever follows on top of `floor`.
+    fn key(&self, view: &View<'_>, near: Nearness, floor: (Power, Nearness)) -> Key {
+        let lost = view.lost(self.all.cards);
+        let near = self.near.joined(near).joined(floor.1);
+        Key {
+            near,
+            // The pairs within requests are among the pod's.
+            across: if view.links_count {
+                self.all.near(view.wiring).max(near)
+            } else {
+                Nearness::ZERO
+            },
+            big: lost.big,
+            power: self.power.and(floor.0),
+            pairs: lost.pairs,
         }
     }
 }
@@ -280,7 +379,11 @@ impl<'v> Search<'_, 'v> {
     /// Depth first. What ended it early, if anything did.
     fn run(&mut self) -> Option<Outcome> {
         let mut stack: Vec<Frame> = vec![];
-        self.descend(&mut stack, 0, Power::default());
+        let held = SoFar {
+            all: self.view.held,
+            ..SoFar::default()
+        };
+        self.descend(&mut stack, 0, held);
         while let Some(frame) = stack.last_mut() {
             self.release(frame);
             match self.next(frame) {
@@ -288,15 +391,15 @@ impl<'v> Search<'_, 'v> {
                     stack.pop();
                 }
                 Move::Stop(why) => return Some(why),
-                Move::Take(at, power) => {
+                Move::Take(at, so_far) => {
                     frame.held = Some(at);
                     let (request, missing) = (frame.request, frame.missing - 1);
                     self.picks[request].push(self.orders[request].picks[at]);
                     if missing == 0 {
-                        self.descend(&mut stack, request + 1, power);
+                        self.descend(&mut stack, request + 1, so_far.turned(self.view));
                     } else {
                         // Within a request a device comes up once, shared or not, as in-tree; another request may share it.
-                        stack.push(Frame::new(request, missing, at + 1, power));
+                        stack.push(Frame::new(request, missing, at + 1, so_far));
                     }
                     if self.first_only && self.best.is_some() {
                         return None;
@@ -308,12 +411,26 @@ impl<'v> Search<'_, 'v> {
     }
 
     /// Goes on with the next request, or notes what is found behind the last.
-    fn descend(&mut self, stack: &mut Vec<Frame>, request: usize, power: Power) {
+    fn descend(&mut self, stack: &mut Vec<Frame>, request: usize, so_far: SoFar) {
         if request < self.offers.len() {
-            stack.push(Frame::new(request, self.offer(request).asked, 0, power));
-        } else if self.best.as_ref().is_none_or(|(best, _)| power < *best) {
-            self.best = Some((power, self.picks.clone()));
+            stack.push(Frame::new(request, self.offer(request).asked, 0, so_far));
+            return;
         }
+        let key = so_far.key(self.view, Nearness::ZERO, (Power::default(), Nearness::ZERO));
+        if self.best.as_ref().is_none_or(|(best, _)| key < *best) {
+            self.best = Some((key, self.picks.clone()));
+        }
+    }
+
+    /// Whether no set that is found from here on can be better than what there is.
+    fn hopeless(&self, frame: &Frame, so_far: &SoFar, watts: Option<u32>) -> bool {
+        let Some((best, _)) = &self.best else { return false };
+        // By order, the rest of this request draws no less than this device a piece.
+        let rest = u32::try_from(frame.missing - 1).unwrap_or(u32::MAX);
+        let (power, near) = self.floors[frame.request + 1];
+        let floor = (Power::default().plus(watts, rest).and(power), near);
+        let chosen = so_far.request.near(self.view.wiring);
+        so_far.key(self.view, chosen.max(self.orders[frame.request].near), floor) >= *best
     }
 
     fn candidate(&self, request: usize, at: usize) -> &'v Candidate {
@@ -351,6 +468,7 @@ impl<'v> Search<'_, 'v> {
     fn next(&mut self, frame: &mut Frame) -> Move {
         let (view, request, offer) = (self.view, frame.request, self.offer(frame.request));
         let order = &self.orders[request];
+        let by_power = order.by_power;
         let spare = if order.fails { 0 } else { frame.missing - 1 };
         let last = order.picks.len().saturating_sub(spare);
         if std::mem::take(&mut frame.fresh) && order.tangled && !order.fails && !self.enough_fit(frame) {
@@ -388,17 +506,19 @@ impl<'v> Search<'_, 'v> {
             }
             *self.steps -= 1;
             let watts = drawn(view, offer, candidate);
-            let power = frame.power.plus(watts, 1);
-            if let Some((best, _)) = &self.best {
-                // By order, the rest of this request draws no less than this device a piece, and neither would
-                // any later device in its place.
-                let rest = u32::try_from(frame.missing).unwrap_or(u32::MAX);
-                if frame.power.plus(watts, rest).and(self.floors[request + 1]) >= *best {
-                    return Move::Back;
+            let so_far = frame.so_far.with(view, offer, dev, watts);
+            if self.cliques && !so_far.all.is_clique(view.wiring) {
+                continue;
+            }
+            if self.hopeless(frame, &so_far, watts) {
+                match by_power {
+                    // Neither would any later device in its place be better.
+                    true => return Move::Back,
+                    false => continue,
                 }
             }
             if self.state.take(claim, offer, candidate) {
-                return Move::Take(at, power);
+                return Move::Take(at, so_far);
             }
         }
         Move::Back
@@ -406,13 +526,13 @@ impl<'v> Search<'_, 'v> {
 }
 
 impl Frame {
-    fn new(request: usize, missing: usize, at: usize, power: Power) -> Self {
+    fn new(request: usize, missing: usize, at: usize, so_far: SoFar) -> Self {
         Self {
             request,
             missing,
             at,
             fresh: true,
-            power,
+            so_far,
             tried: vec![],
             held: None,
         }

@@ -1,12 +1,13 @@
 //! One node, one demand: which alternatives, which wattage class, which devices. Runs the searches in the order of
 //! the objective and turns the outcome into a placement or a refusal.
 //!
-//! The order: the first alternatives (as in-tree: in the order of the list), then what the devices draw, then the
-//! class of which least is left (a larger group stays whole), then device order.
+//! The order: the first alternatives (as in-tree: in the order of the list), then what the choice costs
+//! (`key`), then the class of which least is left (a larger group stays whole), then device order.
 
 use super::demand::Demand;
+use super::key::Key;
 use super::matching::failure;
-use super::search::{self, Choice, Classes, How, Outcome, Path, Power, search};
+use super::search::{self, Choice, Classes, How, Outcome, Path, search};
 use super::state::Relaxed;
 use super::view::{Purpose, View};
 use super::{Context, Placement, result, why};
@@ -21,8 +22,8 @@ pub(super) fn any(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result
     solve(ctx, demand, node, true).map(|_| ())
 }
 
-/// The best solution with its power and how many devices that could have served it stay free.
-pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(Placement, (Power, u32)), Refusal> {
+/// The best solution with its cost and how many devices that could have served it stay free.
+pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(Placement, (Key, u32)), Refusal> {
     let (view, choice, cut) = solve(ctx, demand, node, false)?;
     let mut usable: Vec<usize> = view
         .requests
@@ -35,9 +36,9 @@ pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Resul
     usable.dedup();
     let taken: usize = choice.picks.iter().map(Vec::len).sum();
     let left = u32::try_from(usable.len().saturating_sub(taken)).unwrap_or(u32::MAX);
-    let power = choice.power;
+    let key = choice.key;
     let placement = result::placement(ctx, demand, node, &view, &choice, cut)?;
-    Ok((placement, (power, left)))
+    Ok((placement, (key, left)))
 }
 
 /// What the in-tree allocator would take: the first find in list order. None: nothing.
@@ -212,7 +213,7 @@ impl Passes {
         }
     }
 
-    /// The best of the passes: least power, then the class of which least is left.
+    /// The best of the passes: least cost, then the class of which least is left.
     pub(super) fn run(
         &self,
         view: &View<'_>,
@@ -233,7 +234,7 @@ impl Passes {
                 steps,
             );
         }
-        let mut best: Option<(Power, usize, Choice, bool)> = None;
+        let mut best: Option<(Key, usize, Choice)> = None;
         let mut cut = false;
         for classes in &self.one {
             match search(
@@ -254,9 +255,9 @@ impl Passes {
                     let free = free_of(view, offers, *classes);
                     if best
                         .as_ref()
-                        .is_none_or(|(power, least, ..)| (choice.power, free) < (*power, *least))
+                        .is_none_or(|(key, least, _)| (choice.key, free) < (*key, *least))
                     {
-                        best = Some((choice.power, free, choice, cut_here));
+                        best = Some((choice.key, free, choice));
                     }
                 }
                 Outcome::Nothing => {}
@@ -265,7 +266,7 @@ impl Passes {
             }
         }
         match best {
-            Some((_, _, choice, _)) => Outcome::Found { choice, cut },
+            Some((_, _, choice)) => Outcome::Found { choice, cut },
             None if cut => Outcome::Cut,
             None if self.then_any => search(
                 view,

@@ -9,6 +9,7 @@ use crate::model::{AttributeValue, ConstraintKind};
 pub(super) struct Relaxed {
     pub(super) constraints: bool,
     pub(super) classes: bool,
+    pub(super) topology: bool,
     /// Counters, shares, and devices being given once.
     pub(super) room: bool,
 }

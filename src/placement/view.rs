@@ -3,16 +3,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Context;
 use super::capacity::consumption;
 use super::demand::{Alternative, Demand, NewClaim};
+use super::key::Chosen;
 use super::matching::{failure, matching};
 use super::words::{Shortage, Stages, unhealthy};
+use super::{Context, Topology};
 use crate::model::{
     AttributeValue, Bits, Constraint, Count, Device, Effect, Name, QualifiedName, Quantity, Reason, Refusal, Taint,
     Toleration,
 };
-use crate::snapshot::{NodeEntry, Pool, PoolDevice, PoolHealth, PoolState, Visible};
+use crate::snapshot::{NodeEntry, Pool, PoolDevice, PoolHealth, PoolState, Visible, Wiring};
+use crate::topology::{Cards, Worth};
 
 /// Devices that are looked at for one alternative for the price of one search step.
 const LOOKED_PER_STEP: usize = 64;
@@ -28,6 +30,15 @@ pub(super) struct View<'a> {
     pub(super) requests: Vec<RequestView<'a>>,
     /// Constraints of all claims.
     pub(super) rules: Vec<Rule<'a>>,
+    pub(super) wiring: Option<&'a Wiring>,
+    /// Links count for this pod; else only what its choice breaks for others.
+    pub(super) links_count: bool,
+    /// The pod's cards must all reach each other.
+    pub(super) cliques: bool,
+    /// Cards that claims of the pod hold already.
+    pub(super) held: Chosen,
+    /// Free whole cards by wattage class: multi-GPU pods are of one class, so that groups are.
+    free: Vec<Cards>,
     /// Driver and health of the first pool that yields nothing.
     unhealthy: Option<(&'a Name, &'a PoolHealth)>,
 }
@@ -41,6 +52,8 @@ pub(super) struct Dev<'a> {
     pub(super) info: &'a PoolDevice,
     pub(super) class: Option<usize>,
     pub(super) watts: Option<u32>,
+    /// Its position among the node's wired cards.
+    pub(super) card: Option<u8>,
     /// What it takes out of its pool's counters: (set, counter, amount in nanos).
     pub(super) counters: Vec<(usize, usize, i128)>,
     /// The same card under other names: positions in `View::devices`.
@@ -115,6 +128,11 @@ impl<'a> View<'a> {
             classes: vec![],
             requests: vec![],
             rules: vec![],
+            wiring: node.wiring.as_deref(),
+            links_count: demand.topology(ctx) != Topology::None,
+            cliques: demand.topology(ctx) == Topology::Required,
+            held: Chosen::default(),
+            free: vec![],
             unhealthy: None,
         };
         for (claim, new) in claims.iter().enumerate() {
@@ -124,9 +142,9 @@ impl<'a> View<'a> {
             }
         }
         let mut failed = false;
-        for (state, visible) in ctx.snapshot.pools_of(node) {
+        for (at, (state, visible)) in ctx.snapshot.pools_of(node).enumerate() {
             if state.pool.health == PoolHealth::Complete {
-                failed |= view.add_pool(demand, state, visible, purpose)?;
+                failed |= view.add_pool(demand, at, state, visible, purpose)?;
             } else if view.unhealthy.is_none() {
                 view.unhealthy = Some((&state.pool.driver, &state.pool.health));
             }
@@ -138,6 +156,7 @@ impl<'a> View<'a> {
             return Err(Refusal::new(Reason::PoolIncomplete, words));
         }
         view.add_rules(&claims);
+        view.add_cards(ctx, demand, node);
         view.sort_into_kinds();
         Ok((view, failed))
     }
@@ -145,6 +164,7 @@ impl<'a> View<'a> {
     fn add_pool(
         &mut self,
         demand: &Demand,
+        of_node: usize,
         state: &'a PoolState,
         visible: &Visible,
         purpose: Purpose,
@@ -176,7 +196,8 @@ impl<'a> View<'a> {
         self.pools.push(state);
         for (i, position) in &mut positions {
             *position = self.devices.len();
-            let dev = self.device(state, at_pool, *i);
+            let mut dev = self.device(state, at_pool, *i);
+            dev.card = self.wiring.and_then(|w| w.card(of_node, *i));
             self.devices.push(dev);
         }
         for (i, others) in &pool.summary().twins {
@@ -222,11 +243,60 @@ impl<'a> View<'a> {
             info,
             class,
             watts: info.classified.watts,
+            card: None,
             counters: counters_of(&state.pool, &info.device),
             twins: vec![],
             shared: info.device.allow_multiple && state.shared.contains_key(&at_index),
             kind: 0,
         }
+    }
+
+    /// What is free of the node's cards, and what the pod has of them.
+    fn add_cards(&mut self, ctx: Context<'_>, demand: &Demand, node: &NodeEntry) {
+        let Some(wiring) = self.wiring else { return };
+        self.free = vec![0; self.classes.len() + 1];
+        let mut broken = 0;
+        for (pool, (state, _)) in ctx.snapshot.pools_of(node).enumerate() {
+            for (at, card) in wiring.of_pool(pool) {
+                let class = state.pool.devices.get(at).and_then(|d| d.classified.class.as_ref());
+                let class = class.map(|class| self.classes.iter().position(|c| *c == class));
+                // Of a class that no request can have: nothing of it can be broken.
+                let Some(free) = self
+                    .free
+                    .get_mut(class.unwrap_or(Some(self.classes.len())).unwrap_or(usize::MAX))
+                else {
+                    continue;
+                };
+                *free |= 1 << card;
+                if !state.is_whole(at) {
+                    broken |= 1 << card;
+                }
+            }
+        }
+        // One name of a card is held, and so is the card.
+        self.free.iter_mut().for_each(|free| *free &= !broken);
+        for result in demand.existing().flat_map(|a| &a.results).filter(|r| !r.admin_access) {
+            let mut pools = ctx.snapshot.pools_of(node).enumerate();
+            let of = |s: &PoolState| s.pool.driver == result.id.driver && s.pool.name == result.id.pool;
+            let Some((pool, (state, _))) = pools.find(|(_, (s, _))| of(s)) else {
+                continue;
+            };
+            let Some(at) = state.pool.by_name.get(&result.id.device).map(|at| *at as usize) else {
+                continue;
+            };
+            let classed = state.pool.devices.get(at).is_some_and(|d| d.classified.class.is_some());
+            self.held = self.held.with(wiring.card(pool, at), classed);
+        }
+    }
+
+    /// What others lose when these cards are given.
+    pub(super) fn lost(&self, cards: Cards) -> Worth {
+        let Some(wiring) = self.wiring else {
+            return Worth::default();
+        };
+        self.free.iter().fold(Worth::default(), |sum, free| {
+            sum.plus(wiring.shape.lost(*free, *free & cards))
+        })
     }
 
     fn add_rules(&mut self, claims: &[&'a NewClaim]) {
@@ -268,6 +338,7 @@ impl<'a> View<'a> {
             }
         }
         let mut kinds = HashMap::new();
+        let uniform = self.wiring.is_some_and(|w| w.shape.is_uniform());
         for (i, dev) in self.devices.iter_mut().enumerate() {
             let unlike = dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty();
             let values: Vec<_> = self.rules.iter().map(|r| r.values[i]).collect();
@@ -275,6 +346,7 @@ impl<'a> View<'a> {
                 unlike.then_some(i),
                 dev.class,
                 dev.watts,
+                dev.card.map(|c| if uniform { 0 } else { c }),
                 std::mem::take(&mut members[i]),
                 values,
             );

@@ -5,7 +5,7 @@ use super::search::Outcome;
 use super::solve::{Passes, over_alternatives};
 use super::state::Relaxed;
 use super::view::View;
-use super::words::listed;
+use super::words::{listed, unlinked};
 use crate::model::{ConstraintKind, Name, Reason, Refusal};
 
 /// Steps of one look at a relaxed problem: an explanation is worth less than a placement.
@@ -43,6 +43,22 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
         *left -= granted - steps;
         found
     };
+    if view.cliques
+        && possible_without(Relaxed {
+            topology: true,
+            ..Relaxed::default()
+        })
+    {
+        let mut offers = view.requests.iter().flat_map(|r| r.offers.first());
+        let class = offers.next().map_or("", |o| &*o.alternative.class.name);
+        let asked: usize = view
+            .requests
+            .iter()
+            .flat_map(|r| r.offers.first())
+            .map(|o| o.asked)
+            .sum();
+        return unlinked(u32::try_from(asked).unwrap_or(u32::MAX), class, view.wiring);
+    }
     if possible_without(Relaxed {
         classes: true,
         ..Relaxed::default()

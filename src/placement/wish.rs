@@ -1,10 +1,12 @@
 //! What a pod's annotations ask of its devices. Reads them once per request; knows nothing of nodes.
 
+use super::Topology;
 use crate::model::{Name, Pod, Reason, Refusal};
 use crate::snapshot::PoolDevice;
 
 const CLASS: &str = "wattlane.dev/class";
 const MIX: &str = "wattlane.dev/mix-classes";
+const TOPOLOGY: &str = "wattlane.dev/topology";
 const USE_TYPE: &str = "nvidia.com/use-gputype";
 const NO_TYPE: &str = "nvidia.com/nouse-gputype";
 const USE_UUID: &str = "nvidia.com/use-gpuuuid";
@@ -18,6 +20,8 @@ pub(super) struct Wishes {
     pub(super) class: Option<Name>,
     /// The pod's own word on devices of several classes, over the policy's.
     pub(super) mix: Option<bool>,
+    /// The pod's own word on links, over the policy's.
+    pub(super) topology: Option<Topology>,
     /// Lower-case parts of product names; empty: any.
     use_type: Vec<String>,
     no_type: Vec<String>,
@@ -40,10 +44,18 @@ impl Wishes {
             Some("false") => Some(false),
             Some(text) => return Err(unreadable(MIX, text, "true or false")),
         };
+        let topology = match pod.annotation(TOPOLOGY) {
+            None => None,
+            Some("required") => Some(Topology::Required),
+            Some("preferred") => Some(Topology::Preferred),
+            Some("none") => Some(Topology::None),
+            Some(text) => return Err(unreadable(TOPOLOGY, text, "required, preferred or none")),
+        };
         let lower = |list: Vec<String>| list.into_iter().map(|t| t.to_lowercase()).collect();
         Ok(Self {
             class,
             mix,
+            topology,
             use_type: lower(list(pod, USE_TYPE)?),
             no_type: lower(list(pod, NO_TYPE)?),
             use_uuid: list(pod, USE_UUID)?,

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::demand::Alternative;
 use super::wish::Wishes;
 use crate::model::{Effect, Name, Reason, Refusal, Taint};
-use crate::snapshot::PoolHealth;
+use crate::snapshot::{PoolHealth, Wiring};
 
 /// Devices left after each step, in the order of the steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,6 +154,18 @@ impl Shortage<'_> {
         );
         Some(Refusal::new(Reason::MixedClasses, words))
     }
+}
+
+/// The cards are there, but not near one another.
+pub(super) fn unlinked(asked: u32, class: &str, wiring: Option<&Wiring>) -> Refusal {
+    let what = match wiring {
+        None => "how its cards are connected is not known".to_owned(),
+        Some(w) if w.shape.has_fabric() => {
+            format!("no {asked} free {class} devices that all reach each other by NVLink or XGMI")
+        }
+        Some(_) => format!("no {asked} free {class} devices below one PCIe root (the node has no NVLink)"),
+    };
+    Refusal::new(Reason::Topology, format!("topology required: {what}"))
 }
 
 pub(super) fn unhealthy(driver: &Name, health: &PoolHealth) -> String {

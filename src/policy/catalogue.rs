@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::product::normalised;
+use crate::model::normalised;
 
 /// What a product name says about the board's default power limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,6 @@ mod watts;
 
 pub use catalogue::{BoardPower, board_power};
 pub use classify::PolicyClassifier;
-pub use product::{class_name, normalised};
+pub use product::class_name;
 pub use read::PolicyError;
-pub use types::{Class, ClassPatch, Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain, Topology};
+pub use types::{Class, ClassPatch, Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain};

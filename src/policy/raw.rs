@@ -45,6 +45,7 @@ pub(super) struct RawPlacement {
     pub(super) nodes: Option<String>,
     pub(super) mix_classes: Option<String>,
     pub(super) topology: Option<String>,
+    pub(super) nearness: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]

@@ -9,9 +9,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::raw::{RawDefaults, RawNamespace, RawPlacement, RawPower};
-use super::types::{Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain, Topology};
+use super::types::{Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain};
 use super::{names, watts};
 use crate::model::Name;
+use crate::placement::Topology;
 use crate::selector::Selectors;
 
 const API_VERSION: &str = "wattlane.dev/v1alpha1";
@@ -19,6 +20,8 @@ const KIND: &str = "PlacementPolicy";
 const MOST_DOMAIN_WATTS: u64 = 1_000_000_000;
 /// Bounds the work of classifying a device, and of reporting errors.
 const MOST_ITEMS: usize = 256;
+/// Labels by which nodes are near or far.
+const MOST_LEVELS: usize = 8;
 const SECTIONS: [&str; 8] = [
     "apiVersion",
     "kind",
@@ -184,18 +187,25 @@ impl Reader<'_> {
             ("required", Topology::Required),
         ];
         let topology = self.choice("placement.topology", raw.topology, &words);
-        if topology == Topology::Required {
-            // Fail closed: a rule that nothing enforces yet is refused, not kept for show.
-            self.error(
-                "placement.topology",
-                "required is not enforced in this version: use preferred or none",
-            );
-        }
         Placement {
             nodes,
             mix_classes: mix,
             topology,
+            nearness: raw.nearness.map(|labels| self.nearness(labels)),
         }
+    }
+
+    fn nearness(&mut self, labels: Vec<String>) -> Vec<Name> {
+        if labels.len() > MOST_LEVELS {
+            self.error(
+                "placement.nearness",
+                format!("{} labels; at most {MOST_LEVELS}", labels.len()),
+            );
+        }
+        for (i, label) in labels.iter().enumerate() {
+            self.check(format!("placement.nearness[{i}]"), label, names::qualified);
+        }
+        labels.into_iter().map(Name::from).collect()
     }
 
     fn choice<T: Copy + Default>(&mut self, path: &str, given: Option<String>, words: &[(&str, T)]) -> T {

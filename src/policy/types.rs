@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::model::{Labels, Name};
-use crate::placement::Rules;
+use crate::placement::{Rules, Topology};
 use crate::selector::Selector;
 
 /// One wattage class of the operator's.
@@ -44,21 +44,14 @@ pub enum NodeOrder {
     Spread,
 }
 
-/// What a pod of more than one device that says nothing itself gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Topology {
-    Required,
-    #[default]
-    Preferred,
-    None,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Placement {
     pub nodes: NodeOrder,
     /// Let a pod that does not say so itself hold devices of several classes.
     pub mix_classes: bool,
     pub topology: Topology,
+    /// Node labels that say how near two nodes are, narrowest first. None: the usual ones.
+    pub nearness: Option<Vec<Name>>,
 }
 
 /// Power domains: one for each value of a node label.
@@ -130,6 +123,12 @@ impl Policy {
         Rules {
             mix_classes: self.placement.mix_classes,
             spread: self.placement.nodes == NodeOrder::Spread,
+            topology: self.placement.topology,
+            nearness: self
+                .placement
+                .nearness
+                .clone()
+                .unwrap_or_else(|| Rules::default().nearness),
         }
     }
 

@@ -163,6 +163,10 @@ impl Loop {
             self.stats.publications.fetch_add(1, Ordering::Relaxed);
             self.version.send_replace(version);
         }
+        for shape in self.index.take_cold() {
+            // A moment of a whole core; until it is done, answers are as right and take longer.
+            tokio::task::spawn_blocking(move || shape.warm());
+        }
         // Also without a new snapshot: another policy may let a pod fit where no device changed.
         if self.index.take_loosened() {
             self.loosened.send_replace(*self.version.borrow());

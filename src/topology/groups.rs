@@ -184,7 +184,7 @@ mod tests {
             let mut want: Vec<Vec<usize>> = (0_u32..128)
                 .filter(|s| s.count_ones() > 1 && clique(*s))
                 .filter(|s| (0..7).all(|i| s & 1 << i != 0 || !clique(s | 1 << i)))
-                .map(|s| bits(s).map(|i| i as usize).collect())
+                .map(|s| bits(s).collect())
                 .collect();
             want.sort();
             prop_assert_eq!(groups(&report).cliques, want);

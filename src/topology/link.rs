@@ -37,9 +37,17 @@ impl Nearness {
         self.0 >> 8
     }
 
+    /// So many pairs, all joined alike.
+    pub fn of(link: Link, pairs: u32) -> Self {
+        match pairs {
+            0 => Self::ZERO,
+            _ => Self((link.cost().saturating_mul(pairs).min(u32::MAX >> 8) << 8) | u32::from(link.rank())),
+        }
+    }
+
     /// The nearness of a set with one more pair in it.
     pub fn with(self, link: Link) -> Self {
-        self.joined(Self((link.cost() << 8) | u32::from(link.rank())))
+        self.joined(Self::of(link, 1))
     }
 
     /// Two sets that do not talk to each other (two requests): sums add up, the worst pair is the worse of both.

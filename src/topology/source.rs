@@ -1,151 +1,178 @@
-//! What is believed of how a node's cards are connected, and on whose word: the first of the sources that has anything to say.
-//!
-//! | source | says |
-//! |---|---|
-//! | `Probe` | the report, card by uuid or PCI bus id; a card the probe does not know is unknown to all others |
-//! | `Product` | machines whose product and number of cards leave one answer: everyone reaches everyone |
-//! | `PcieRoot` | equal root: PHB, the farthest below one root; different: by NUMA node as below; no NUMA node: unknown |
-//! | `NumaNode` | same node: NODE, the farthest within one; different: SYS |
-//! | `GfdLabels` | `nvidia.com/gpu.clique`: the node is part of an NVLink fabric |
-//! | `None` | nothing |
-//!
-//! What drivers publish is about PCIe. Such a word is where cards are at the farthest; that they have an NVLink besides is
-//! only known from a probe.
+//! What is believed of how a node's cards are connected: what a probe measured, else what product, PCIe root, NUMA node
+//! or labels say, in that order. One source speaks for a node; what it does not say is unknown.
 
-use std::collections::BTreeMap;
+use super::{Link, Report};
+use crate::model::{AttributeValue, Device, Labels, Name, normalised};
 
-use super::{Link, Report, product};
-use crate::model::{AttributeValue, Device, Name};
-
-/// Whose word it is. In this order they are asked.
+/// Where the links of a node come from, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkSource {
+    /// Measured on the node.
     Probe,
+    /// All cards are of one product whose boards join all of them.
     Product,
+    /// `pcieRoot` of the devices; their NUMA nodes where the roots differ.
     PcieRoot,
     NumaNode,
+    /// GPU feature discovery: the product, or an NVLink domain (`nvidia.com/gpu.clique`).
     GfdLabels,
-    None,
 }
 
 impl LinkSource {
-    /// As `explain` prints it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Probe => "probe",
             Self::Product => "product",
             Self::PcieRoot => "pcieRoot",
             Self::NumaNode => "numaNode",
-            Self::GfdLabels => "gfdLabels",
-            Self::None => "none",
+            Self::GfdLabels => "labels",
         }
     }
 }
 
-/// The links between a node's whole cards.
+/// The pairs of some cards, row by row in their order, and who said so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeLinks {
-    /// Row by row in the order of the devices; symmetric, the diagonal `Unknown`.
+pub struct Links {
     pub links: Vec<Link>,
     pub source: LinkSource,
 }
 
-/// A card as its driver publishes it, and the driver's name.
-pub type Published<'a> = (&'a str, &'a Device);
-
 const STANDARD: &str = "resource.kubernetes.io";
+const GFD_PRODUCT: &str = "nvidia.com/gpu.product";
+const GFD_CLIQUE: &str = "nvidia.com/gpu.clique";
+const NVIDIA: &str = "gpu.nvidia.com";
 
-/// Decides for a node: its whole cards in the order in which the links are wanted, its labels, the report of its probe
-/// if there is one that can be read.
-pub fn node_links(devices: &[Published<'_>], labels: &BTreeMap<Name, Name>, report: Option<&Report>) -> NodeLinks {
-    let said = |source, link: &dyn Fn(usize, usize) -> Link| NodeLinks {
-        links: square(devices.len(), link),
-        source,
+/// Products that come only on boards where every card reaches every other: through NVSwitches, or by links between all
+/// of four. Spelled as `normalised` spells. V100-SXM2 is not here: its eights are hybrid cube meshes, and which card is
+/// where no name tells; nor are cards that a bridge may join.
+const ALL_TO_ALL: [(&str, Link); 20] = [
+    ("tesla v100 sxm3 32gb", Link::NvSwitch),
+    ("a100 sxm4 40gb", Link::NvSwitch),
+    ("a100 sxm4 80gb", Link::NvSwitch),
+    ("a800 sxm4 80gb", Link::NvSwitch),
+    ("h100 80gb hbm3", Link::NvSwitch),
+    ("h100 64gb hbm2", Link::NvSwitch),
+    ("h800", Link::NvSwitch),
+    ("h20", Link::NvSwitch),
+    ("h20 3e", Link::NvSwitch),
+    ("h200", Link::NvSwitch),
+    ("b200", Link::NvSwitch),
+    ("b300 sxm6 ac", Link::NvSwitch),
+    ("gb200", Link::NvSwitch),
+    ("gb300", Link::NvSwitch),
+    ("gb300 nvl", Link::NvSwitch),
+    ("instinct mi300x oam", Link::Xgmi),
+    ("instinct mi300x", Link::Xgmi),
+    ("instinct mi325x", Link::Xgmi),
+    ("instinct mi350x", Link::Xgmi),
+    ("instinct mi355x", Link::Xgmi),
+];
+
+/// What is known of the cards of one node, given as driver and device. None: nothing of any pair.
+pub fn links(cards: &[(&Name, &Device)], labels: &Labels, report: Option<&Report>) -> Option<Links> {
+    let sources: [(LinkSource, &dyn Fn() -> Vec<Link>); 5] = [
+        (LinkSource::Probe, &|| {
+            report.map_or_else(Vec::new, |r| reported(cards, r))
+        }),
+        (LinkSource::Product, &|| {
+            of_product(cards, &|(driver, device)| device.string(driver, "productName").cloned())
+        }),
+        (LinkSource::PcieRoot, &|| by_root(cards)),
+        (LinkSource::NumaNode, &|| pairs(cards, &|a, b| by_numa(a, b))),
+        (LinkSource::GfdLabels, &|| by_labels(cards, labels)),
+    ];
+    sources.into_iter().find_map(|(source, links)| {
+        let links = links();
+        let says = links.iter().any(|l| *l != Link::Unknown);
+        says.then_some(Links { links, source })
+    })
+}
+
+type Card<'a> = (&'a Name, &'a Device);
+
+/// Row by row; nothing is said of a card and itself.
+fn pairs(cards: &[Card<'_>], link: &dyn Fn(Card<'_>, Card<'_>) -> Link) -> Vec<Link> {
+    let row = |a: usize| {
+        (0..cards.len()).map(move |b| {
+            if a == b {
+                Link::Unknown
+            } else {
+                link(cards[a], cards[b])
+            }
+        })
     };
-    let positions: Vec<Option<usize>> = devices.iter().map(|d| position(report?, d)).collect();
-    let probed = said(LinkSource::Probe, &|a, b| match (report, positions[a], positions[b]) {
-        // Two devices that are one card have no link.
-        (Some(report), Some(x), Some(y)) if x != y => report.link(x, y).agreed(report.link(y, x)),
+    (0..cards.len()).flat_map(row).collect()
+}
+
+/// A card the probe does not know is far from all others.
+fn reported(cards: &[Card<'_>], report: &Report) -> Vec<Link> {
+    let at = |(driver, device): Card<'_>| {
+        let text = |domain: &str, name: &str| device.string(domain, name).map(|t| &**t);
+        let bus = text(STANDARD, "pciBusID").or_else(|| text(driver, "pciAddr"));
+        report.position_of(text(driver, "uuid"), bus)
+    };
+    let positions: Vec<Option<usize>> = cards.iter().map(|c| at(*c)).collect();
+    let link = |a: usize, b: usize| match (positions[a], positions[b]) {
+        // Two devices of one card are not joined by a link.
+        (Some(a), Some(b)) if a != b => report.link(a, b).agreed(report.link(b, a)),
         _ => Link::Unknown,
-    });
-    if probed.knows() {
-        return probed;
-    }
-    if let Some(link) = product::all_to_all(devices, labels) {
-        return said(LinkSource::Product, &|_, _| link);
-    }
-    let roots: Vec<Option<&Name>> = devices.iter().map(|(_, d)| d.string(STANDARD, "pcieRoot")).collect();
-    let numa: Vec<Vec<i64>> = devices.iter().map(numa_nodes).collect();
-    let by_root = said(LinkSource::PcieRoot, &|a, b| match (roots[a], roots[b]) {
+    };
+    let n = cards.len();
+    (0..n * n).map(|i| link(i / n, i % n)).collect()
+}
+
+fn of_product(cards: &[Card<'_>], product: &dyn Fn(Card<'_>) -> Option<Name>) -> Vec<Link> {
+    let mut products: Vec<_> = cards.iter().map(|c| product(*c).map(|p| normalised(&p))).collect();
+    products.dedup();
+    let [Some(only)] = products.as_slice() else {
+        return vec![];
+    };
+    let link = ALL_TO_ALL.iter().find(|(name, _)| name == only).map(|(_, link)| *link);
+    link.map_or_else(Vec::new, |link| pairs(cards, &|_, _| link))
+}
+
+/// An equal root says no more than "below one host bridge"; of different ones the NUMA nodes say how far they are.
+fn by_root(cards: &[Card<'_>]) -> Vec<Link> {
+    let root = |(_, device): Card<'_>| device.string(STANDARD, "pcieRoot").cloned();
+    pairs(cards, &|a, b| match (root(a), root(b)) {
         (Some(x), Some(y)) if x == y => Link::Phb,
-        _ => by_numa(&numa[a], &numa[b]),
-    });
-    if by_root.knows() {
-        let source = if roots.iter().any(Option::is_some) {
-            LinkSource::PcieRoot
-        } else {
-            LinkSource::NumaNode
-        };
-        return NodeLinks { source, ..by_root };
-    }
-    let clique = labels.get("nvidia.com/gpu.clique").is_some_and(|v| !v.is_empty());
-    if clique && devices.iter().all(|(driver, _)| *driver == product::NVIDIA) {
-        return said(LinkSource::GfdLabels, &|_, _| Link::NvSwitch);
-    }
-    said(LinkSource::None, &|_, _| Link::Unknown)
+        (Some(_), Some(_)) => by_numa(a, b),
+        _ => Link::Unknown,
+    })
 }
 
-impl NodeLinks {
-    /// Anything at all, of two cards and more.
-    fn knows(&self) -> bool {
-        self.links.iter().any(|l| *l != Link::Unknown)
+fn by_numa(a: Card<'_>, b: Card<'_>) -> Link {
+    match (numa(a), numa(b)) {
+        (Some(a), Some(b)) if a.iter().any(|n| b.contains(n)) => Link::Node,
+        (Some(_), Some(_)) => Link::Sys,
+        _ => Link::Unknown,
     }
 }
 
-/// Which card of a report a device is. None: the probe does not know it.
-pub fn position(report: &Report, device: &Published<'_>) -> Option<usize> {
-    let (uuid, bus) = identity(device);
-    report.position_of(uuid, bus)
-}
-
-/// Under what names a probe may know a device: uuid, PCI bus id. For `Report::card_of`.
-pub fn identity<'a>(&(driver, device): &Published<'a>) -> (Option<&'a str>, Option<&'a str>) {
-    let text = |domain: &str, name: &str| device.string(domain, name).map(|n| &**n);
-    let bus = text(STANDARD, "pciBusID")
-        // Earlier releases of both drivers.
-        .or_else(|| text(driver, "pciBusID"))
-        .or_else(|| text(driver, "pciAddr"));
-    (text(driver, "uuid"), bus)
-}
-
-fn square(n: usize, link: &dyn Fn(usize, usize) -> Link) -> Vec<Link> {
-    let pairs = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
-    pairs
-        .map(|(a, b)| if a == b { Link::Unknown } else { link(a, b) })
-        .collect()
-}
-
-/// One node, or several behind a feature gate; AMD publishes it in its own domain. Empty: not known.
-fn numa_nodes(&(driver, device): &Published<'_>) -> Vec<i64> {
+/// The NUMA nodes a device is near; one, or a list of them. Negative: the kernel does not know.
+fn numa((driver, device): Card<'_>) -> Option<&[i64]> {
     let value = device
         .attribute(STANDARD, "numaNode")
         .or_else(|| device.attribute(driver, "numaNode"));
-    let mut nodes = match value {
-        Some(AttributeValue::Int(n)) => vec![*n],
-        Some(AttributeValue::Ints(nodes)) => nodes.to_vec(),
-        _ => vec![],
+    let nodes = match value? {
+        AttributeValue::Int(n) => std::slice::from_ref(n),
+        AttributeValue::Ints(list) => list,
+        _ => return None,
     };
-    // The kernel says -1 where it does not know.
-    nodes.retain(|n| *n >= 0);
-    nodes
+    (!nodes.is_empty() && nodes.iter().all(|n| *n >= 0)).then_some(nodes)
 }
 
-fn by_numa(a: &[i64], b: &[i64]) -> Link {
-    match (a, b) {
-        ([], _) | (_, []) => Link::Unknown,
-        _ if a.iter().any(|n| b.contains(n)) => Link::Node,
-        _ => Link::Sys,
+fn by_labels(cards: &[Card<'_>], labels: &Labels) -> Vec<Link> {
+    // The labels speak of NVIDIA's cards; feature discovery knows one product a node.
+    if cards.iter().any(|(driver, _)| ***driver != *NVIDIA) {
+        return vec![];
     }
+    if labels.get(GFD_CLIQUE).is_some_and(|c| !c.is_empty()) {
+        return pairs(cards, &|_, _| Link::NvSwitch);
+    }
+    let silent = |(driver, device): &Card<'_>| device.string(driver, "productName").is_none();
+    let labelled = labels.get(GFD_PRODUCT).filter(|_| cards.iter().all(silent));
+    of_product(cards, &|_| labelled.cloned())
 }
 
 #[cfg(test)]

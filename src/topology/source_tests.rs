@@ -1,237 +1,163 @@
-//! Who is believed, and what follows.
+use std::sync::Arc;
 
-use super::{LinkSource, identity, node_links};
-use crate::model::{AttributeValue, Device, Labels, QualifiedName};
+use super::{LinkSource, links};
+use crate::model::{AttributeValue, Device, Labels, Name, QualifiedName};
 use crate::topology::{Link, Report, ReportedCard};
 
-const NVIDIA: &str = "gpu.nvidia.com";
-const AMD: &str = "gpu.amd.com";
-
-fn text(value: &str) -> AttributeValue {
-    AttributeValue::String(value.into())
+fn text(t: &str) -> AttributeValue {
+    AttributeValue::String(t.into())
 }
 
-/// Attributes by `domain/name`, or by `name` in the driver's domain.
-fn device(driver: &str, attributes: &[(&str, AttributeValue)]) -> Device {
-    let mut attributes: Vec<_> = attributes
-        .iter()
-        .map(|(k, v)| (QualifiedName::parse(k, &driver.into()), v.clone()))
-        .collect();
-    attributes.sort_by(|a, b| a.0.cmp(&b.0));
-    Device {
+fn card(driver: &str, attributes: &[(&str, AttributeValue)]) -> (Name, Device) {
+    let driver: Name = driver.into();
+    let named = |(name, value): &(&str, AttributeValue)| (QualifiedName::parse(name, &driver), value.clone());
+    let device = Device {
         name: "gpu".into(),
-        attributes: attributes.into(),
-        capacity: Box::default(),
-        taints: Box::default(),
-        consumes: Box::default(),
+        attributes: attributes.iter().map(named).collect(),
+        capacity: [].into(),
+        taints: [].into(),
+        consumes: [].into(),
         nodes: None,
         allow_multiple: false,
         binds_to_node: false,
-        binding_conditions: Box::default(),
-        binding_failure_conditions: Box::default(),
-    }
+        binding_conditions: [].into(),
+        binding_failure_conditions: [].into(),
+    };
+    (driver, device)
 }
 
-fn ask(driver: &str, devices: &[Device], labels: &[(&str, &str)], report: Option<&Report>) -> (LinkSource, Vec<Link>) {
-    let devices: Vec<_> = devices.iter().map(|d| (driver, d)).collect();
-    let labels = Labels::new(labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect());
-    let found = node_links(&devices, &labels, report);
-    let n = devices.len();
+fn nvidia(attributes: &[(&str, AttributeValue)]) -> (Name, Device) {
+    card("gpu.nvidia.com", attributes)
+}
+
+/// Who said what of the pairs 0-1, 0-2, 1-2 (of two cards: 0-1 alone).
+fn said(cards: &[(Name, Device)], labels: &[(&str, &str)], report: Option<&Report>) -> Option<(LinkSource, String)> {
+    let labels: Labels = Arc::new(labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect());
+    let cards: Vec<_> = cards.iter().map(|(driver, device)| (driver, device)).collect();
+    let n = cards.len();
+    let found = links(&cards, &labels, report)?;
     assert_eq!(found.links.len(), n * n);
-    for a in 0..n {
-        assert_eq!(found.links[a * n + a], Link::Unknown);
-        for b in 0..n {
+    let pairs = (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b)));
+    let words: Vec<String> = pairs
+        .map(|(a, b)| {
             assert_eq!(found.links[a * n + b], found.links[b * n + a]);
-        }
-    }
-    let upper = (0..n).flat_map(|a| (a + 1..n).map(move |b| a * n + b));
-    (found.source, upper.map(|i| found.links[i]).collect())
+            found.links[a * n + b].to_string()
+        })
+        .collect();
+    Some((found.source, words.join(" ")))
 }
 
-fn products(driver: &str, name: &str, n: usize) -> Vec<Device> {
-    (0..n).map(|_| device(driver, &[("productName", text(name))])).collect()
+fn is(source: LinkSource, words: &str) -> Option<(LinkSource, String)> {
+    Some((source, words.to_owned()))
 }
 
-/// Three cards: 0-1 NV4, the rest SYS.
-fn report() -> Report {
-    let card = |i: usize| ReportedCard {
-        uuid: Some(format!("GPU-{i}").into()),
-        pci_bus_id: Some(format!("0000:0{i}:00.0").into()),
+#[test]
+fn a_probe_goes_before_all_and_matches_by_uuid_or_bus() {
+    let product = || ("productName", text("NVIDIA H100 80GB HBM3"));
+    let cards = [
+        nvidia(&[("uuid", text("GPU-b")), product()]),
+        nvidia(&[
+            ("uuid", text("GPU-x")),
+            ("resource.kubernetes.io/pciBusID", text("0000:01:00.0")),
+            product(),
+        ]),
+        nvidia(&[("uuid", text("GPU-unseen")), product()]),
+    ];
+    let seen = |uuid: Option<&str>, bus: Option<&str>| ReportedCard {
+        uuid: uuid.map(Into::into),
+        pci_bus_id: bus.map(Into::into),
         ..ReportedCard::default()
     };
-    let mut links = vec![Link::Sys; 9];
-    links[1] = Link::NvLink(4);
-    links[3] = Link::NvLink(4);
-    Report {
-        cards: (0..3).map(card).collect(),
-        links,
-    }
+    let mut report = Report {
+        cards: vec![seen(None, Some("0000:01:00.0")), seen(Some("GPU-b"), None)],
+        links: vec![Link::Unknown, Link::Pix, Link::Pix, Link::Unknown],
+    };
+    assert_eq!(said(&cards, &[], Some(&report)), is(LinkSource::Probe, "PIX ? ?"));
+    report.links[1] = Link::Sys;
+    // A probe that says nothing readable of any pair is no source.
+    assert_eq!(said(&cards, &[], Some(&report)), is(LinkSource::Product, "NVS NVS NVS"));
 }
 
 #[test]
-fn a_probe_by_uuid_and_bus_id_in_device_order() {
-    let devices = [
-        device(NVIDIA, &[("uuid", text("GPU-2"))]),
-        device(NVIDIA, &[("resource.kubernetes.io/pciBusID", text("0000:01:00.0"))]),
-        device(NVIDIA, &[("uuid", text("GPU-strange"))]),
-        device(NVIDIA, &[("uuid", text("GPU-0"))]),
-    ];
-    let (source, links) = ask(NVIDIA, &devices, &[], Some(&report()));
-    assert_eq!(source, LinkSource::Probe);
-    let (s, u) = (Link::Sys, Link::Unknown);
-    assert_eq!(links, [s, u, s, u, Link::NvLink(4), u]);
-}
-
-#[test]
-fn a_probe_beats_the_product_and_one_that_knows_nobody_is_none() {
-    let mut devices = products(NVIDIA, "NVIDIA H100 80GB HBM3", 8);
-    assert_eq!(ask(NVIDIA, &devices, &[], Some(&report())).0, LinkSource::Product);
-    for (i, d) in devices.iter_mut().take(2).enumerate() {
-        let uuid = text(&format!("GPU-{i}"));
-        *d = device(
-            NVIDIA,
-            &[("uuid", uuid), ("productName", text("NVIDIA H100 80GB HBM3"))],
-        );
-    }
-    let (source, links) = ask(NVIDIA, &devices, &[], Some(&report()));
-    assert_eq!(source, LinkSource::Probe);
-    assert_eq!(links.iter().filter(|l| **l == Link::Unknown).count(), 27);
-}
-
-#[test]
-fn one_card_in_two_devices_has_no_link() {
-    let twice = [
-        device(NVIDIA, &[("uuid", text("GPU-0"))]),
-        device(NVIDIA, &[("uuid", text("GPU-0"))]),
-    ];
-    assert_eq!(
-        ask(NVIDIA, &twice, &[], Some(&report())),
-        (LinkSource::None, vec![Link::Unknown])
-    );
-}
-
-#[test]
-fn a_report_at_odds_with_itself_is_unknown_there() {
-    let mut report = report();
-    report.links[1] = Link::Pix;
-    let devices: Vec<_> = (0..3)
-        .map(|i| device(NVIDIA, &[("uuid", text(&format!("GPU-{i}")))]))
-        .collect();
-    assert_eq!(
-        ask(NVIDIA, &devices, &[], Some(&report)).1,
-        [Link::Unknown, Link::Sys, Link::Sys]
-    );
-}
-
-#[test]
-fn machines_that_their_product_determines() {
-    for (driver, name, n, want) in [
-        (NVIDIA, "NVIDIA H100 80GB HBM3", 8, Link::NvSwitch),
-        (NVIDIA, "NVIDIA H200", 8, Link::NvSwitch),
-        (NVIDIA, "NVIDIA H20", 8, Link::NvSwitch),
-        (NVIDIA, "NVIDIA B200", 8, Link::NvSwitch),
-        (NVIDIA, "NVIDIA B300 SXM6 AC", 8, Link::NvSwitch),
-        (NVIDIA, "NVIDIA A100-SXM4-40GB", 8, Link::NvSwitch),
-        (NVIDIA, "Tesla V100-SXM3-32GB", 16, Link::NvSwitch),
-        (NVIDIA, "NVIDIA GB200", 4, Link::NvSwitch),
-        (AMD, "AMD_Instinct_MI300X_OAM", 8, Link::Xgmi),
-    ] {
-        let (source, links) = ask(driver, &products(driver, name, n), &[], None);
-        assert_eq!(source, LinkSource::Product, "{name}");
-        assert!(links.iter().all(|l| *l == want), "{name}");
-    }
-    for (driver, name, n) in [
-        (NVIDIA, "Tesla V100-SXM2-32GB", 8),
-        (NVIDIA, "NVIDIA H200 NVL", 8),
-        (NVIDIA, "NVIDIA H100 PCIe", 8),
-        (NVIDIA, "NVIDIA H100 NVL", 8),
-        (NVIDIA, "NVIDIA A100-SXM4-80GB", 4),
-        (NVIDIA, "NVIDIA A100 80GB PCIe", 8),
-        (NVIDIA, "NVIDIA H100 80GB HBM3", 7),
-        (NVIDIA, "NVIDIA GH200 480GB", 4),
-        (NVIDIA, "NVIDIA GB200", 3),
-        (NVIDIA, "NVIDIA L40S", 8),
-        (AMD, "AMD_Instinct_MI250X", 8),
-        (AMD, "NVIDIA H200", 8),
+fn products_that_join_all_and_names_that_only_look_like_them() {
+    let two = |a: &str, b: &str| [nvidia(&[("productName", text(a))]), nvidia(&[("productName", text(b))])];
+    for product in [
+        "NVIDIA H100 80GB HBM3",
+        "NVIDIA A100-SXM4-80GB",
+        "NVIDIA GB200",
+        "NVIDIA H20",
     ] {
         assert_eq!(
-            ask(driver, &products(driver, name, n), &[], None).0,
-            LinkSource::None,
-            "{name}"
+            said(&two(product, product), &[], None),
+            is(LinkSource::Product, "NVS"),
+            "{product}"
         );
     }
-    let mut mixed = products(NVIDIA, "NVIDIA H200", 7);
-    mixed.extend(products(NVIDIA, "NVIDIA H200 NVL", 1));
-    assert_eq!(ask(NVIDIA, &mixed, &[], None).0, LinkSource::None);
-}
-
-#[test]
-fn the_product_may_come_from_a_label() {
-    let nameless: Vec<_> = (0..8).map(|_| device(NVIDIA, &[])).collect();
-    let found = |product| ask(NVIDIA, &nameless, &[("nvidia.com/gpu.product", product)], None).0;
-    assert_eq!(found("NVIDIA-H100-80GB-HBM3-SHARED"), LinkSource::Product);
-    assert_eq!(found("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"), LinkSource::None);
-    let amd: Vec<_> = (0..8).map(|_| device(AMD, &[])).collect();
+    for product in [
+        "NVIDIA H100 PCIe",
+        "NVIDIA H200 NVL",
+        "Tesla V100-SXM2-32GB",
+        "NVIDIA A100 80GB PCIe",
+        "NVIDIA L4",
+    ] {
+        assert_eq!(said(&two(product, product), &[], None), None, "{product}");
+    }
     assert_eq!(
-        ask(AMD, &amd, &[("nvidia.com/gpu.product", "NVIDIA-H200")], None).0,
-        LinkSource::None
+        said(&two("NVIDIA H100 80GB HBM3", "NVIDIA H200"), &[], None),
+        None,
+        "not one board"
     );
+    let amd = || card("gpu.amd.com", &[("productName", text("AMD_Instinct_MI300X_OAM"))]);
+    assert_eq!(said(&[amd(), amd()], &[], None), is(LinkSource::Product, "XGMI"));
 }
 
 #[test]
 fn roots_then_numa_nodes() {
-    let at = |root: Option<&str>, numa: Option<AttributeValue>| {
-        let root = root.map(|r| ("resource.kubernetes.io/pcieRoot", text(r)));
-        let numa = numa.map(|n| ("resource.kubernetes.io/numaNode", n));
-        device(NVIDIA, &root.into_iter().chain(numa).collect::<Vec<_>>())
+    let at = |root: &str, numa: AttributeValue| {
+        nvidia(&[
+            ("resource.kubernetes.io/pcieRoot", text(root)),
+            ("resource.kubernetes.io/numaNode", numa),
+        ])
     };
-    let int = |n| Some(AttributeValue::Int(n));
-    let ints = |n: &[i64]| Some(AttributeValue::Ints(n.into()));
-    let devices = [
-        at(Some("pci0000:15"), int(0)),
-        at(Some("pci0000:15"), None),
-        at(Some("pci0000:20"), int(0)),
-        at(Some("pci0000:a0"), int(1)),
+    let int = AttributeValue::Int;
+    let cards = [
+        at("pci0000:01", int(0)),
+        at("pci0000:01", int(0)),
+        at("pci0000:40", int(0)),
     ];
-    let (phb, node, sys, u) = (Link::Phb, Link::Node, Link::Sys, Link::Unknown);
-    let want = vec![phb, node, sys, u, u, sys];
-    assert_eq!(ask(NVIDIA, &devices, &[], None), (LinkSource::PcieRoot, want));
-
-    let devices = [
-        at(None, ints(&[0])),
-        at(None, ints(&[0, 1])),
-        at(None, int(1)),
-        at(None, int(-1)),
+    assert_eq!(said(&cards, &[], None), is(LinkSource::PcieRoot, "PHB NODE NODE"));
+    let cards = [
+        at("pci0000:01", int(0)),
+        at("pci0000:02", int(1)),
+        at("pci0000:40", int(-1)),
     ];
-    let want = vec![node, sys, u, node, u, u];
-    assert_eq!(ask(NVIDIA, &devices, &[], None), (LinkSource::NumaNode, want));
-
-    // AMD's own domain.
-    let own = |n| device(AMD, &[("numaNode", AttributeValue::Int(n))]);
-    assert_eq!(
-        ask(AMD, &[own(0), own(1)], &[], None),
-        (LinkSource::NumaNode, vec![sys])
-    );
+    assert_eq!(said(&cards, &[], None), is(LinkSource::PcieRoot, "SYS ? ?"));
+    let numa = |name: &str, n: AttributeValue| card("gpu.amd.com", &[(name, n)]);
+    let list = AttributeValue::Ints([1, 2].into());
+    let cards = [
+        numa("numaNode", int(1)),
+        numa("resource.kubernetes.io/numaNode", list),
+        numa("numaNode", int(3)),
+    ];
+    assert_eq!(said(&cards, &[], None), is(LinkSource::NumaNode, "NODE SYS SYS"));
+    assert_eq!(said(&[nvidia(&[]), nvidia(&[])], &[], None), None);
 }
 
 #[test]
-fn a_clique_label_is_a_fabric_and_nothing_is_nothing() {
-    let devices = [device(NVIDIA, &[]), device(NVIDIA, &[])];
-    let label = [("nvidia.com/gpu.clique", "8dafd825.32766")];
+fn labels_come_last_and_speak_of_nvidia_only() {
+    let bare = || nvidia(&[]);
+    let clique = [("nvidia.com/gpu.clique", "abc.1")];
+    assert_eq!(said(&[bare(), bare()], &clique, None), is(LinkSource::GfdLabels, "NVS"));
+    assert_eq!(said(&[bare(), card("other.com", &[])], &clique, None), None);
+    let product = [("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3")];
     assert_eq!(
-        ask(NVIDIA, &devices, &label, None),
-        (LinkSource::GfdLabels, vec![Link::NvSwitch])
+        said(&[bare(), bare()], &product, None),
+        is(LinkSource::GfdLabels, "NVS")
     );
-    assert_eq!(ask(AMD, &devices, &label, None).0, LinkSource::None);
+    let named = nvidia(&[("productName", text("NVIDIA L4"))]);
     assert_eq!(
-        ask(NVIDIA, &devices, &[], None),
-        (LinkSource::None, vec![Link::Unknown])
+        said(&[named.clone(), named], &product, None),
+        None,
+        "the device knows better"
     );
-    assert_eq!(ask(NVIDIA, &[], &label, None).1, []);
-}
-
-#[test]
-fn names_of_earlier_releases() {
-    let old = device(AMD, &[("pciAddr", text("0000:05:00.0"))]);
-    assert_eq!(identity(&(AMD, &old)), (None, Some("0000:05:00.0")));
 }

@@ -89,12 +89,12 @@ fn explain_says_what_each_node_says_and_writes_nothing() {
         "--cluster",
         SCENARIO,
         "--pod",
-        "models/llm-a",
+        "models/llm-b",
         "--output",
         "json",
     ]);
     assert_eq!(code, 0);
-    assert_eq!(report["pod"], "models/llm-a");
+    assert_eq!(report["pod"], "models/llm-b");
     let nodes = report["nodes"].as_array().expect("nodes");
     assert_eq!(nodes.len(), 2);
     for node in nodes {

@@ -2,6 +2,7 @@
 
 mod property;
 mod support;
+mod wiring;
 
 use serde_json::json;
 use support::*;

@@ -51,7 +51,11 @@ pub(crate) fn slice(name: &str, pool: &str, generation: i64, count: i64, scope: 
 }
 
 pub(crate) fn plain(names: &[&str]) -> Value {
-    names.iter().map(|n| json!({"name": n})).collect()
+    let below = |root: &str| json!({"resource.kubernetes.io/pcieRoot": {"string": root}});
+    names
+        .iter()
+        .map(|n| json!({"name": n, "attributes": below("r")}))
+        .collect()
 }
 
 /// An allocated claim where there are results.
@@ -120,7 +124,15 @@ pub(crate) fn sees(snapshot: &Snapshot, node: &str) -> Vec<String> {
 pub(crate) fn dump(s: &Snapshot) -> String {
     let mut lines = vec![];
     for (_, node) in s.nodes() {
-        lines.push(format!("{:?} sees {:?}", node.node, sees(s, &node.node.name)));
+        let wiring = node.wiring.as_ref().map(|w| {
+            let cards = (0..node.pools.len()).map(|pool| w.of_pool(pool).collect::<Vec<_>>());
+            (w.source, w.shape.links(), cards.collect::<Vec<_>>())
+        });
+        lines.push(format!(
+            "{:?} sees {:?} wired {wiring:?}",
+            node.node,
+            sees(s, &node.node.name)
+        ));
     }
     for state in s.pools.iter().flatten() {
         let pool = &state.pool;

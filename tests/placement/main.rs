@@ -8,4 +8,5 @@ mod mixed;
 mod reasons;
 mod refused_pods;
 mod scores;
+mod topology;
 mod world;

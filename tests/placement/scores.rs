@@ -1,6 +1,8 @@
 //! Scores: one best node, a strict order, packing or spreading.
 
 use proptest::prelude::*;
+use wattlane::placement::Topology;
+use wattlane::topology::Link;
 
 use super::world::{World, ask, gpu, ids, mixed, pod};
 
@@ -49,9 +51,27 @@ fn equal_nodes_go_by_name_and_those_that_do_not_fit_have_nothing() {
 }
 
 /// Cards of a node, how many of them are taken.
-fn node() -> impl Strategy<Value = (Vec<(&'static str, u32)>, usize)> {
+/// and how they are connected.
+fn node() -> impl Strategy<Value = (Vec<(&'static str, u32)>, usize, Option<Vec<Link>>)> {
     let kind = prop::sample::select(vec![("a", 300), ("b", 300), ("b", 600), ("c", 600)]);
-    (prop::collection::vec(kind, 0..9), 0_usize..4)
+    let link = prop::sample::select(vec![
+        Link::NvLink(2),
+        Link::NvLink(1),
+        Link::Phb,
+        Link::Sys,
+        Link::Unknown,
+    ]);
+    let links = prop::option::of(prop::collection::vec(link, 64));
+    (prop::collection::vec(kind, 0..9), 0_usize..4, links)
+}
+
+fn topology() -> impl Strategy<Value = Topology> {
+    prop::sample::select(vec![
+        Topology::Preferred,
+        Topology::Preferred,
+        Topology::Required,
+        Topology::None,
+    ])
 }
 
 proptest! {
@@ -60,11 +80,11 @@ proptest! {
     /// The common shape answers from bit masks; the same question with a constraint that everything satisfies goes
     /// through the search. Both must say the same of every node, in the same words and in the same order.
     #[test]
-    fn the_quick_path_and_the_search_agree(nodes in prop::collection::vec(node(), 1..14), count in 1_u32..5, mix: bool, spread: bool) {
+    fn the_quick_path_and_the_search_agree(nodes in prop::collection::vec(node(), 1..14), count in 1_u32..5, mix: bool, spread: bool, topology in topology()) {
         let mut world = World::new();
-        (world.rules.mix_classes, world.rules.spread) = (mix, spread);
+        (world.rules.mix_classes, world.rules.spread, world.rules.topology) = (mix, spread, topology);
         let names: Vec<String> = (0..nodes.len()).map(|i| format!("n{:02}", (i * 5) % 14)).collect();
-        for ((cards, taken), name) in nodes.iter().zip(&names) {
+        for ((cards, taken, _), name) in nodes.iter().zip(&names) {
             let cards: Vec<_> = cards.iter().enumerate().map(|(i, (class, watts))| {
                 super::world::with(gpu(&format!("d{i}"), class, *watts),
                     serde_json::json!({"attributes": {"same": {"bool": true}}}))
@@ -77,6 +97,11 @@ proptest! {
         world.claim("quick", ask(count));
         let constrained = serde_json::json!({"constraints": [{"matchAttribute": format!("{}/same", super::world::DRIVER)}]});
         world.claim("slow", super::world::with(ask(count), constrained));
+        for ((cards, _, links), name) in nodes.iter().zip(&names) {
+            if let (Some(links), 1..) = (links, cards.len()) {
+                world.wire(name, &links[..cards.len() * cards.len()]);
+            }
+        }
         let (quick, slow) = (pod("p", &["quick"]), pod("p", &["slow"]));
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut fitting = 0;

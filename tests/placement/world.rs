@@ -13,7 +13,8 @@ use wattlane::model::{
 };
 use wattlane::placement::{self, Context, Demand, Placement, Rules};
 use wattlane::selector::Selectors;
-use wattlane::snapshot::{NodeEntry, Snapshot};
+use wattlane::snapshot::{NodeEntry, Snapshot, Wiring};
+use wattlane::topology::{Link, LinkSource, Shape};
 
 pub(crate) const DRIVER: &str = "gpu.nvidia.com";
 
@@ -171,6 +172,18 @@ impl World {
             claim.allocation = Some(placed.allocation.clone());
             self.change(Change::Upsert(convert::Object::Claim(claim)));
         }
+    }
+
+    /// Connects the node's devices, in the order of its one pool. The index does not know: to be done last.
+    pub(crate) fn wire(&mut self, node: &str, links: &[Link]) {
+        let mut snapshot = (*self.snapshot).clone();
+        let ix = snapshot.node_ix(node).expect("a node of the test");
+        let shape = Arc::new(Shape::new(links).expect("a square"));
+        let mut entry = (**snapshot.node(ix).expect("its entry")).clone();
+        let cards = (0..shape.cards()).map(Some).collect();
+        entry.wiring = Some(Arc::new(Wiring::new(shape, LinkSource::Probe, &[cards])));
+        Arc::make_mut(&mut snapshot.nodes)[ix.0 as usize] = Some(Arc::new(entry));
+        self.snapshot = Arc::new(snapshot);
     }
 
     /// Allocates devices of a pool to a claim of nobody's.

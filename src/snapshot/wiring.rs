@@ -1,0 +1,97 @@
+//! Which of a node's devices are which cards of its shape.
+
+use std::sync::Arc;
+
+use super::PoolState;
+use crate::model::Name;
+use crate::topology::{Cards, LinkSource, Shape};
+
+/// How the whole cards of one node are connected. A node without one: nothing is known, or it has more cards than
+/// tables hold.
+#[derive(Clone, Debug)]
+pub struct Wiring {
+    pub shape: Arc<Shape>,
+    /// Who said how they are connected.
+    pub source: LinkSource,
+    /// By position in `NodeEntry::pools`, then by position in the pool; `NO_CARD`: a partition, a NIC, a device that is not
+    /// wired. Two devices that are one card (a GPU and its passthrough twin) share a position.
+    places: Box<[Box<[u8]>]>,
+}
+
+const NO_CARD: u8 = u8::MAX;
+
+impl Wiring {
+    /// `places`: by pool of the node and device of the pool, the card; None: not one. Cards the shape lacks are none.
+    pub fn new(shape: Arc<Shape>, source: LinkSource, places: &[Vec<Option<usize>>]) -> Self {
+        let known = |card: &Option<usize>| card.filter(|c| *c < shape.cards());
+        let of = |pool: &Vec<Option<usize>>| {
+            let cards = pool
+                .iter()
+                .map(|c| known(c).and_then(|c| u8::try_from(c).ok()).unwrap_or(NO_CARD));
+            cards.collect()
+        };
+        let places = places.iter().map(of).collect();
+        Self { shape, source, places }
+    }
+
+    /// The card of a device, by the position of its pool among the node's and its own in the pool.
+    pub fn card(&self, pool: usize, device: usize) -> Option<u8> {
+        let card = *self.places.get(pool)?.get(device)?;
+        (card != NO_CARD).then_some(card)
+    }
+
+    /// Every device of a pool that is a card: (position in the pool, card).
+    pub fn of_pool(&self, pool: usize) -> impl Iterator<Item = (usize, u8)> + '_ {
+        let places = self.places.get(pool).map_or(&[][..], |p| p);
+        places
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| **c != NO_CARD)
+            .map(|(i, c)| (i, *c))
+    }
+
+    /// The cards among 64 devices of a pool, as bits from device `64 * word`.
+    pub fn cards_of_word(&self, pool: usize, word: usize, devices: u64) -> Cards {
+        let (mut left, mut cards) = (devices, 0);
+        while left != 0 {
+            let device = word * 64 + left.trailing_zeros() as usize;
+            left &= left - 1;
+            cards |= self.card(pool, device).map_or(0, |c| 1 << c);
+        }
+        cards
+    }
+}
+
+impl PartialEq for Wiring {
+    /// Shapes are interned.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shape, &other.shape) && self.source == other.source && self.places == other.places
+    }
+}
+
+impl PoolState {
+    /// Whether nobody holds the device, any of it, or a part of what it is made of.
+    pub fn is_whole(&self, device: usize) -> bool {
+        let position = u32::try_from(device).unwrap_or(u32::MAX);
+        !self.taken.contains(device)
+            && !self.shared.contains_key(&position)
+            && self.pool.devices.get(device).is_some_and(|d| {
+                let mut drawn = d.device.consumes.iter();
+                drawn.all(|c| {
+                    c.counters
+                        .iter()
+                        .all(|(counter, n)| self.counter_left(&c.counter_set, counter) >= n.nanos())
+                })
+            })
+    }
+
+    /// In nanos; nothing of a counter the pool does not have.
+    fn counter_left(&self, set: &Name, counter: &Name) -> i128 {
+        let sets = &self.pool.counter_sets;
+        let left = sets.binary_search_by(|s| s.name.cmp(set)).ok().and_then(|s| {
+            let c = sets[s].counters.binary_search_by(|(n, _)| n.cmp(counter)).ok()?;
+            self.counters_left.get(s)?.get(c)
+        });
+        left.map_or(i128::MIN, |q| q.nanos())
+    }
+}
