@@ -1,9 +1,10 @@
 //! `wattlane probe` on captured text, and on a PATH with and without tools.
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{answer, wattlane, write};
 
@@ -79,13 +80,48 @@ fn the_tools_of_the_node() {
         "case $1 in topo) echo broken >&2; exit 9;; *) echo '{QUERY}';; esac"
     ));
     let output = probe();
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["devices"][1]["powerLimitWatts"], 250);
     assert_eq!(report["links"][0], json!(["X", "?", "?"]), "limits without a matrix");
     assert!(String::from_utf8_lossy(&output.stderr).contains("broken"));
 
     tool("echo 'No devices were found'; exit 6");
     let output = probe();
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((output.status.code(), &report["gpus"]), (Some(0), &json!(0)));
+}
+
+#[test]
+fn every_shared_capture_is_read_as_expected() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/topo");
+    let Ok(expected) = std::fs::read_to_string(folder.join("expected.json")) else {
+        return;
+    };
+    let expected: Value = serde_json::from_str(&expected).expect("JSON");
+    let files = expected.as_object().expect("an object");
+    assert!(files.len() >= 16);
+    for (file, want) in files {
+        let path = folder.join(file);
+        let (code, report) = answer(&["probe", "--topo", path.to_str().expect("UTF-8"), "--output", "json"]);
+        assert_eq!(code, 0, "{file}");
+        for (ours, theirs) in [
+            ("gpus", "gpus"),
+            ("links", "gpu_matrix"),
+            ("groups", "nvlink_components"),
+            ("cliques", "nvlink_maximal_cliques"),
+        ] {
+            assert_eq!(report[ours], want[theirs], "{file}");
+        }
+        assert_eq!(report["unknown"], json!([]), "{file}");
+        // Behind the NICs and the CPU affinity stands the NUMA affinity, where there is a column for it.
+        for (i, device) in report["devices"].as_array().expect("devices").iter().enumerate() {
+            let tail = want["row_tails"][format!("GPU{i}")].as_array().expect("a row");
+            let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+            let cpus = tail
+                .iter()
+                .position(|c| text(c).starts_with(|c: char| c.is_ascii_digit()));
+            let numa: Option<u64> = cpus.and_then(|at| text(tail.get(at + 1)?).parse().ok());
+            assert_eq!(device["numaNode"], json!(numa), "{file} GPU{i}");
+        }
+    }
 }

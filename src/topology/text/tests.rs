@@ -1,9 +1,6 @@
-//! The readers against the shared captures, against what such tools also print, and against mangled text.
-
-use std::path::{Path, PathBuf};
+//! The readers against what such tools print besides clean tables, and against mangled text. Real captures: tests/cli.
 
 use proptest::prelude::*;
-use serde_json::Value;
 
 use super::read;
 use crate::topology::{Link, Report, groups};
@@ -31,55 +28,6 @@ fn pairs(report: &Report) -> String {
 
 fn numa(report: &Report) -> Vec<Option<u16>> {
     report.cards.iter().map(|c| c.numa_node).collect()
-}
-
-fn captures() -> Option<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/topo");
-    dir.join("expected.json").exists().then_some(dir)
-}
-
-#[test]
-fn every_shared_matrix_is_read_as_expected() {
-    let Some(dir) = captures() else { return };
-    let expected = std::fs::read_to_string(dir.join("expected.json")).expect("readable");
-    let expected: Value = serde_json::from_str(&expected).expect("JSON");
-    let files = expected.as_object().expect("an object");
-    assert!(files.len() >= 16);
-    for (file, want) in files {
-        let text = std::fs::read_to_string(dir.join(file)).expect("readable");
-        let reading = read(&[&text]).expect(file);
-        let report = &reading.report;
-        let n = report.cards.len();
-        let row = |a: usize| -> Vec<String> {
-            let cell = |b: usize| {
-                if a == b {
-                    "X".into()
-                } else {
-                    report.link(a, b).to_string()
-                }
-            };
-            (0..n).map(cell).collect()
-        };
-        let matrix: Vec<_> = (0..n).map(row).collect();
-        assert_eq!(serde_json::json!(matrix), want["gpu_matrix"], "{file}");
-        let found = groups(report);
-        assert_eq!(serde_json::json!(found.groups), want["nvlink_components"], "{file}");
-        assert_eq!(
-            serde_json::json!(found.cliques),
-            want["nvlink_maximal_cliques"],
-            "{file}"
-        );
-        assert!(reading.doubts.is_empty(), "{file}: {:?}", reading.doubts);
-        // Behind the NICs and the CPU affinity stands the NUMA affinity, where there is a column for it.
-        for (i, card) in report.cards.iter().enumerate() {
-            let tail = want["row_tails"][format!("GPU{i}")].as_array().expect("a row");
-            let cpus = tail
-                .iter()
-                .position(|c| c.as_str().is_some_and(|c| c.starts_with(|c: char| c.is_ascii_digit())));
-            let numa = cpus.and_then(|at| tail.get(at + 1)?.as_str()?.parse().ok());
-            assert_eq!(card.numa_node, numa, "{file} GPU{i}");
-        }
-    }
 }
 
 #[test]
