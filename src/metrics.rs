@@ -4,6 +4,7 @@
 mod labels;
 mod readiness;
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -46,8 +47,17 @@ pub struct Metrics {
     pub handshake_failures: IntCounter,
     pub connections: IntGauge,
     pub connections_total: IntCounter,
+    power_budget: IntGaugeVec,
+    power_used: IntGaugeVec,
+    power_headroom: IntGaugeVec,
+    power_domains: IntGauge,
+    /// Those that have series.
+    shown_domains: Mutex<BTreeSet<String>>,
     samplers: Mutex<Vec<Sampler>>,
 }
+
+/// Power domains with series of their own; `wattlane_power_domains` says how many there are.
+const MOST_DOMAINS: usize = 256;
 
 /// 50 µs to 10 s: filter's goal is below a millisecond, bind waits for the API server.
 const BUCKETS: [f64; 17] = [
@@ -163,6 +173,30 @@ impl Metrics {
             )?,
             connections: gauge(r, "wattlane_connections", "Open connections.")?,
             connections_total: counter(r, "wattlane_connections_total", "Connections accepted.")?,
+            power_budget: gauges(
+                r,
+                "wattlane_power_budget_watts",
+                "Budget of each power domain of the policy.",
+                &["domain"],
+            )?,
+            power_used: gauges(
+                r,
+                "wattlane_power_used_watts",
+                "Class watts of everything allocated or reserved in the power domain, each card once.",
+                &["domain"],
+            )?,
+            power_headroom: gauges(
+                r,
+                "wattlane_power_headroom_watts",
+                "Budget less what is used; below 0 where the budget was lowered, 0 where something of unknown watts is in use.",
+                &["domain"],
+            )?,
+            power_domains: gauge(
+                r,
+                "wattlane_power_domains",
+                "Power domains with a budget; the first 256 by name have series of their own.",
+            )?,
+            shown_domains: Mutex::default(),
             samplers: Mutex::default(),
             registry,
         };
@@ -248,6 +282,39 @@ impl Metrics {
         self.tls_reloads.with_label_values(&[outcome]).inc();
     }
 
+    /// The power domains as they are now: `label=value`, budget and use in watts, and whether all that is in use is
+    /// known. Series of domains that are gone go too.
+    pub fn power<'d>(&self, domains: impl Iterator<Item = (String, u64, u64, bool)> + 'd) {
+        let mut domains: Vec<_> = domains.collect();
+        domains.sort();
+        self.power_domains.set(i64::try_from(domains.len()).unwrap_or(i64::MAX));
+        domains.truncate(MOST_DOMAINS);
+        let mut shown = self
+            .shown_domains
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now: BTreeSet<String> = domains.iter().map(|d| d.0.clone()).collect();
+        for gone in shown.difference(&now) {
+            for gauges in [&self.power_budget, &self.power_used, &self.power_headroom] {
+                // It is there, or it is gone already.
+                let _ = gauges.remove_label_values(&[gone]);
+            }
+        }
+        *shown = now;
+        let watts = |w: u64| i64::try_from(w).unwrap_or(i64::MAX);
+        for (domain, budget, used, known) in domains {
+            let headroom = watts(budget).saturating_sub(watts(used));
+            let headroom = if known { headroom } else { headroom.min(0) };
+            for (gauges, value) in [
+                (&self.power_budget, watts(budget)),
+                (&self.power_used, watts(used)),
+                (&self.power_headroom, headroom),
+            ] {
+                gauges.with_label_values(&[&domain]).set(value);
+            }
+        }
+    }
+
     /// Runs `sample` before every rendering: for values that are read rather than counted.
     pub fn on_render(&self, sample: impl Fn(&Self) + Send + 'static) {
         let mut samplers = self.samplers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -300,6 +367,7 @@ mod tests {
         const PREFIX: &str = "| `wattlane_";
         let metrics = Metrics::new().expect("registers");
         metrics.preset_skips(["some"]);
+        metrics.power(std::iter::once(("rack=r1".to_owned(), 2, 1, true)));
         let mut real: Vec<String> = metrics
             .registry
             .gather()
@@ -338,6 +406,23 @@ mod tests {
         ] {
             assert!(page.lines().any(|l| l == line), "missing {line} in\n{page}");
         }
+    }
+
+    #[test]
+    fn power_domains_come_and_go_and_are_bounded() {
+        let metrics = Metrics::new().expect("registers");
+        metrics.power((0..300).map(|i| (format!("rack=r{i:03}"), 1000, 1200, true)));
+        let page = metrics.render();
+        assert!(page.contains("wattlane_power_domains 300\n"));
+        assert!(page.contains("wattlane_power_headroom_watts{domain=\"rack=r255\"} -200\n"));
+        assert!(!page.contains("r256"));
+        metrics.power(std::iter::once(("rack=a".to_owned(), 1000, 300, false)));
+        let page = metrics.render();
+        assert!(
+            page.contains("wattlane_power_headroom_watts{domain=\"rack=a\"} 0\n"),
+            "{page}"
+        );
+        assert!(page.contains("wattlane_power_used_watts{domain=\"rack=a\"} 300\n") && !page.contains("r255"));
     }
 
     /// `latency` is indexed by the verb's position.

@@ -10,13 +10,14 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::watts::Watts;
 use super::{ClusterArg, Output, load_policy, standin, table};
 use crate::app::Core;
 use crate::cluster::embedded::Embedded;
 use crate::convert::result_json;
 use crate::model::{NamespacedName, Pod, Refusal};
 use crate::placement::{self, ClaimPlacement, Context, Demand, Placement};
-use crate::snapshot::NodeEntry;
+use crate::snapshot::{NodeEntry, Snapshot};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -120,7 +121,7 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
                 fits: true,
                 reason: None,
                 link_cost: Some(placement.cost.links),
-                watts: Some(placement.watts),
+                watts: Some(watts(&snapshot, placement)),
                 class: placement.class.as_ref().map(ToString::to_string),
                 cut: placement.cut,
                 allocations: allocations(placement),
@@ -137,6 +138,14 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
         error: None,
         nodes: nodes.collect(),
     }
+}
+
+fn watts(snapshot: &Snapshot, placement: &Placement) -> Watts {
+    let results = placement.claims.iter().flat_map(|c| &c.allocation.results);
+    let devices = results.filter(|r| !r.admin_access).map(|r| &r.id);
+    Watts::of(
+        devices.map(|id| super::classified(snapshot, id).map_or((None, "unknown"), |c| (c.watts, c.origin.as_str()))),
+    )
 }
 
 /// By ResourceClaim, the results in the shape of the API.
@@ -158,7 +167,8 @@ struct Answer {
     /// 0 to 10, among the nodes that fit.
     score: Option<u8>,
     link_cost: Option<u32>,
-    watts: Option<u32>,
+    #[serde(flatten)]
+    watts: Option<Watts>,
     class: Option<String>,
     /// The step limit ended the search: there may be a better choice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -219,7 +229,7 @@ impl Report {
                 if node.fits { "yes" } else { "no" }.to_owned(),
                 number(node.score.map(u32::from)),
                 number(node.link_cost),
-                number(node.watts),
+                node.watts.as_ref().map_or_else(|| "-".to_owned(), Watts::to_string),
                 answer,
             ]);
         }

@@ -7,6 +7,7 @@
 mod ledger;
 mod objects;
 mod pools;
+mod power;
 mod reserve;
 mod settle;
 mod usage;
@@ -60,6 +61,7 @@ pub struct Index {
     /// Pools with devices that are not a single node's.
     wide: BTreeSet<PoolKey>,
     ledger: ledger::Ledger,
+    domains: power::Domains,
     reservations: reserve::Reservations,
     shapes: wiring::Shapes,
     free_nodes: Vec<NodeIx>,
@@ -72,11 +74,13 @@ pub struct Index {
     stale_states: BTreeSet<PoolKey>,
     /// To see their pools again.
     stale_nodes: BTreeSet<Name>,
+    /// To have their part in the power domains counted again.
+    stale_power: BTreeSet<PoolKey>,
 }
 
 impl Index {
     pub fn new(classifier: Arc<dyn Classifier>) -> Self {
-        Self {
+        let mut index = Self {
             classifier,
             snapshot: Snapshot::default(),
             changed: false,
@@ -86,6 +90,7 @@ impl Index {
             local: HashMap::new(),
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),
+            domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
             shapes: wiring::Shapes::default(),
             free_nodes: vec![],
@@ -94,13 +99,17 @@ impl Index {
             stale_pools: BTreeSet::new(),
             stale_states: BTreeSet::new(),
             stale_nodes: BTreeSet::new(),
-        }
+            stale_power: BTreeSet::new(),
+        };
+        index.reset_domains();
+        index
     }
 
-    /// A new policy: every device is classified again.
+    /// A new policy: every device is classified again, and every node's power domains are looked up again.
     pub fn set_classifier(&mut self, classifier: Arc<dyn Classifier>) {
         self.classifier = classifier;
         self.stale_pools.extend(self.pools.keys().cloned());
+        self.reset_domains();
         // Even where no class changes: the rules that refused a pod may have.
         self.loosened = true;
     }

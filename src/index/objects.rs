@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ledger::Holder;
 use super::{Change, Index, Key, Kind, NodeIx, Object, PoolIx, PoolKey, pools, settle};
 use crate::model::{Claim, Name, NamespacedName, Node, Pod, Slice};
-use crate::snapshot::ShardMap;
+use crate::snapshot::{NodeEntry, ShardMap};
 
 impl Index {
     pub fn apply(&mut self, change: Change) {
@@ -115,17 +115,25 @@ impl Index {
 
     fn upsert_node(&mut self, node: Node) {
         let name = node.name.clone();
-        let (ix, pools, wiring) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
+        let (ix, old) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
             Some((_, Some(old))) if *old.node == node => return,
-            Some((ix, Some(old))) => (ix, old.pools.clone(), old.wiring.clone()),
-            Some((ix, None)) => (ix, vec![], None),
+            Some((ix, old)) => (ix, old.cloned()),
             None => {
                 let next = self.snapshot.nodes.len();
                 let next = NodeIx(u32::try_from(next).expect("fewer than 2^32 nodes"));
-                (self.free_nodes.pop().unwrap_or(next), vec![], None)
+                (self.free_nodes.pop().unwrap_or(next), None)
             }
         };
-        self.set_node(ix, Arc::new(node), pools, wiring);
+        let domains = self.enter_node(&node.labels);
+        let left = old.iter().flat_map(|o| o.domains.iter());
+        left.for_each(|old| self.leave(*old));
+        let entry = NodeEntry {
+            node: Arc::new(node),
+            pools: old.as_ref().map_or_else(Vec::new, |o| o.pools.clone()),
+            wiring: old.and_then(|o| o.wiring.clone()),
+            domains,
+        };
+        self.set_node(ix, entry);
         self.snapshot.node_index.insert(name.clone(), ix);
         self.loosened = true;
         self.touch_node(name);
@@ -135,6 +143,8 @@ impl Index {
         let Some(ix) = self.snapshot.node_index.remove(name) else {
             return;
         };
+        let left = self.snapshot.node(ix).map(|n| n.domains.clone());
+        left.iter().flat_map(|l| l.iter()).for_each(|old| self.leave(*old));
         settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, None);
         self.free_nodes.push(ix);
         self.changed = true;
@@ -146,6 +156,7 @@ impl Index {
         if let Some(local) = self.local.get(&name) {
             self.stale_pools.extend(local.iter().cloned());
         }
+        self.touch_power_of(&name);
         self.stale_nodes.insert(name);
     }
 

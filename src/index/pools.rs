@@ -122,6 +122,7 @@ pub(super) fn assemble(
         counter_sets,
         masks: MaskCache::default(),
         summary: std::sync::OnceLock::new(),
+        boards: std::sync::OnceLock::new(),
     };
     pool.health = health(&pool, &current);
     (pool, scopes)

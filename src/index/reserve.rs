@@ -71,6 +71,7 @@ impl Index {
                 .and_then(|()| self.fits(&wanted.results, &mut scratch))
                 .map_err(|why| Conflict(why.into()))?;
         }
+        self.affords(&reservation).map_err(|why| Conflict(why.into()))?;
         self.reservations.last += 1;
         let id = ReservationId(self.reservations.last);
         for wanted in &reservation.claims {

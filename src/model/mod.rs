@@ -26,7 +26,7 @@ pub use device::{
 };
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
 pub use pod::{Pod, PodClaim, PodClaimSource};
-pub use power::{Classified, Classifier, WattOrigin};
+pub use power::{Budget, Classified, Classifier, WattOrigin};
 pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};
 pub use refusal::{Reason, Refusal};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::allowed::Allowed;
 use super::group::Group;
 use super::matching::SelectorUse;
 use super::wish::Wishes;
@@ -89,6 +90,12 @@ impl Demand {
         // Pods that work together run at the speed of the slowest.
         if wishes.class.is_none() && !wishes.mix.unwrap_or(ctx.rules.mix_classes) {
             wishes.class = group.as_ref().and_then(|g| g.class.clone());
+        }
+        wishes.allowed = Allowed::of(ctx, &pod.key.namespace)?;
+        if let (Some(class), Some(allowed)) = (&wishes.class, &wishes.allowed)
+            && !allowed.admits(Some(class))
+        {
+            return Err(allowed.refusal("the pod asks for", class));
         }
         let mut claims: Vec<ClaimDemand> = vec![];
         let mut seen: Vec<NamespacedName> = vec![];

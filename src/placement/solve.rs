@@ -86,6 +86,13 @@ fn solve<'a>(
     if allowance == 0 {
         return Err(why::cut(0));
     }
+    if let Some(allowed) = &demand.wishes.allowed
+        && let Some(class) = held_classes(ctx, demand, node)
+            .iter()
+            .find(|c| !allowed.admits(Some(c)))
+    {
+        return Err(allowed.refusal("the pod's claims hold devices of", class));
+    }
     let (view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
     // To look at every device for every alternative is work as well.
     let mut steps = allowance.saturating_sub(view.looked());

@@ -7,6 +7,7 @@ use super::capacity::consumption;
 use super::demand::{Alternative, Demand, NewClaim};
 use super::key::Chosen;
 use super::matching::{failure, matching};
+use super::power::Budget;
 use super::words::{Shortage, Stages, unhealthy};
 use super::{Context, Topology};
 use crate::model::{
@@ -39,6 +40,8 @@ pub(super) struct View<'a> {
     pub(super) held: Chosen,
     /// Free whole cards by wattage class: multi-GPU pods are of one class, so that groups are.
     free: Vec<Cards>,
+    /// What power budgets leave the pod. None: no budget has a say.
+    pub(super) budget: Option<Budget<'a>>,
     /// Driver and health of the first pool that yields nothing.
     unhealthy: Option<(&'a Name, &'a PoolHealth)>,
 }
@@ -133,6 +136,7 @@ impl<'a> View<'a> {
             cliques: demand.topology(ctx) == Topology::Required,
             held: Chosen::default(),
             free: vec![],
+            budget: None,
             unhealthy: None,
         };
         for (claim, new) in claims.iter().enumerate() {
@@ -157,6 +161,9 @@ impl<'a> View<'a> {
         }
         view.add_rules(&claims);
         view.add_cards(ctx, demand, node);
+        if purpose == Purpose::Place {
+            view.budget = Budget::of(ctx, node, &view.pools, &view.devices);
+        }
         view.sort_into_kinds();
         Ok((view, failed))
     }
@@ -347,6 +354,7 @@ impl<'a> View<'a> {
                 dev.class,
                 dev.watts,
                 dev.card.map(|c| if uniform { 0 } else { c }),
+                self.budget.as_ref().map(|b| b.kind(i)),
                 std::mem::take(&mut members[i]),
                 values,
             );
@@ -436,7 +444,8 @@ impl<'a> Offer<'a> {
         }
         self.asked += usize::from(all);
         self.stages.matched += 1;
-        if purpose == Purpose::Place && !demand.wishes.admit(driver, dev.info) {
+        let allowed = admin || demand.wishes.allow(dev.info.classified.class.as_ref());
+        if purpose == Purpose::Place && !(allowed && demand.wishes.admit(driver, dev.info)) {
             return;
         }
         self.stages.wished += 1;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::MaskCache;
+use super::{Boards, MaskCache};
 use crate::model::{
     AttributeValue, Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity,
 };
@@ -53,11 +53,17 @@ pub struct Pool {
     pub masks: MaskCache<Arc<Verdicts>>,
     /// Computed from `devices` when first asked for.
     pub summary: OnceLock<Summary>,
+    /// Computed from `devices` when first asked for, which is where there are power budgets.
+    pub boards: OnceLock<Boards>,
 }
 
 impl Pool {
     pub fn summary(&self) -> &Summary {
         self.summary.get_or_init(|| Summary::of(&self.devices))
+    }
+
+    pub fn boards(&self) -> &Boards {
+        self.boards.get_or_init(|| Boards::of(&self.driver, &self.devices))
     }
 }
 
@@ -134,7 +140,7 @@ impl Summary {
 }
 
 /// As the NVIDIA and AMD drivers name partitions in the attribute `type`.
-fn is_partition(device: &Device) -> bool {
+pub(super) fn is_partition(device: &Device) -> bool {
     let partition =
         |v: &AttributeValue| matches!(v, AttributeValue::String(t) if matches!(&**t, "mig" | "amdgpu-partition"));
     device

@@ -317,6 +317,9 @@ fn hami_annotations_choose_by_product_and_uuid() {
     let with_annotation = |claims: &[&str], key: &str, value: &str| annotated("p", claims, json!({key: value}));
     for (key, value, gets) in [
         ("nvidia.com/use-gputype", "h100", "h"),
+        // A part of the name is enough: in HAMi's key A1 selects an A100, as H20 would an H200.
+        ("nvidia.com/use-gputype", "A1", "a"),
+        ("nvidia.com/use-gputype", ",  H10 ,,", "h"),
         ("nvidia.com/use-gputype", "V100, a100", "a"),
         ("nvidia.com/nouse-gputype", "A100", "h"),
         ("nvidia.com/use-gpuuuid", "GPU-22", "h2"),

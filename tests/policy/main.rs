@@ -140,9 +140,10 @@ fn what_is_wrong_is_said_with_its_place() {
             "placement: {topology: required}",
             "placement.topology: required is not enforced",
         ),
+        ("power: [{label: rack, budget: 0}]", "power[0].budget: must be between"),
         (
-            "power: [{label: rack, budget: 20kW}]",
-            "power: budgets are not enforced in this version",
+            "power: [{label: rack, budget: 1kW}, {label: rack, budget: 2kW}]",
+            "power[1].label: has budgets in an earlier entry already",
         ),
         ("power: [{label: rack}]", "power[0]: needs a budget"),
         (
