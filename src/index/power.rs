@@ -92,9 +92,7 @@ impl Index {
             entry.domains.iter().for_each(|old| self.leave(*old));
             if domains != entry.domains {
                 let entry = NodeEntry::clone(&entry);
-                let entry = Arc::new(NodeEntry { domains, ..entry });
-                settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, Some(entry));
-                self.changed = true;
+                self.set_node(ix, NodeEntry { domains, ..entry });
             }
         }
         if !self.domains.idle() {
@@ -285,9 +283,10 @@ impl Index {
         let mut all = match feed {
             Feed::Node(name) => domains(name).to_vec(),
             Feed::Wide => {
+                // Of a pool that is away nobody knows who reaches it: it may be anyone.
                 let scopes = self.pools.get(key).map(|record| &record.scopes);
                 let nodes = self.snapshot.nodes().map(|(_, entry)| entry);
-                let reach = nodes.filter(|n| scopes.is_some_and(|s| s.visible(&n.node).is_some()));
+                let reach = nodes.filter(|n| scopes.is_none_or(|s| s.visible(&n.node).is_some()));
                 reach.flat_map(|n| n.domains.iter().copied()).collect()
             }
         };

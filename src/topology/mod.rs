@@ -10,8 +10,6 @@ mod groups;
 mod link;
 mod report;
 mod shape;
-#[cfg(test)]
-mod shape_tests;
 mod source;
 pub mod text;
 mod worth;

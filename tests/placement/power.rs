@@ -258,6 +258,13 @@ fn cards_that_several_nodes_reach_count_in_every_domain_of_theirs() {
     world.take("fabric", &["gpu-0", "gpu-1"]);
     let used: Vec<u64> = world.snapshot.power.domains().map(|d| d.used.watts).collect();
     assert_eq!(used, [1200, 1200]);
+    world.change(wattlane::index::Change::Remove(
+        wattlane::index::Kind::Slice,
+        wattlane::index::Key::new("", "fabric"),
+    ));
+    let away: Vec<u64> = world.snapshot.power.domains().map(|d| d.used.watts).collect();
+    assert_eq!(away, [1200, 1200], "held still, whoever reaches them");
+    world.slice("fabric", json!({"allNodes": true, "devices": big(3)}));
     assert!(
         world
             .refused(&pod("q", &["d"]), "a")

@@ -137,8 +137,12 @@ fn what_is_wrong_is_said_with_its_place() {
             "placement.mixClasses: must be one of never, allow",
         ),
         (
-            "placement: {topology: required}",
-            "placement.topology: required is not enforced",
+            "placement: {topology: nearby}",
+            "placement.topology: must be one of preferred, none, required",
+        ),
+        (
+            "placement: {nearness: [rack one]}",
+            "placement.nearness[0]: \"rack one\" is not valid",
         ),
         ("power: [{label: rack, budget: 0}]", "power[0].budget: must be between"),
         (

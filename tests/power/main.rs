@@ -2,5 +2,6 @@
 //! chooses, reservations that race.
 
 mod arrivals;
+mod binds;
 mod sums;
 mod world;
