@@ -5,6 +5,7 @@ pub mod check;
 mod client;
 mod explain;
 mod pending;
+mod probe;
 mod serve;
 mod simulate;
 mod standin;
@@ -50,6 +51,8 @@ enum Command {
     Explain(explain::Args),
     /// Validates a policy and says what its classes match
     Check(CheckArgs),
+    /// What this node's cards are and how they are connected; --publish writes it to the Node
+    Probe(probe::Args),
     /// Makes a CA, serving and client certificates, and puts the caBundle where it belongs
     Certs(certs::Args),
 }
@@ -115,6 +118,7 @@ pub fn main() -> ExitCode {
             Command::Simulate(args) => simulate::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::Check(args) => run_check(args).await,
+            Command::Probe(args) => probe::run(args).await,
             Command::Certs(args) => certs::run(args),
         }
     });

@@ -3,6 +3,7 @@
 mod cards;
 mod fields;
 mod power;
+mod probe;
 mod real_slices;
 
 use std::path::Path;

@@ -18,6 +18,7 @@ mod wait;
 
 mod binding;
 mod fabric;
+mod probe;
 mod refusal;
 mod restart;
 mod taint_rules;

@@ -95,6 +95,14 @@ pub(super) fn pod(key: &NamespacedName) -> Result<Target, WriteError> {
     object(Kind::Pod, key)
 }
 
+/// Nodes are in no namespace.
+pub(super) fn node(name: &str) -> Result<Target, WriteError> {
+    Ok(Target {
+        path: format!("/api/v1/nodes/{}", segment(name)?),
+        what: format!("{} {name}", Kind::Node.as_str()),
+    })
+}
+
 fn object(kind: Kind, key: &NamespacedName) -> Result<Target, WriteError> {
     let resource = resource(kind);
     let root = if resource.group.is_empty() { "api" } else { "apis" };
