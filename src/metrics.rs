@@ -4,6 +4,7 @@
 mod labels;
 mod readiness;
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ pub struct Metrics {
     verdicts: IntCounterVec,
     /// Verdicts that passed, which every filter adds to.
     fits: IntCounter,
+    searches_cut: IntCounterVec,
     binds: IntCounterVec,
     admissions: IntCounterVec,
     pub snapshot_version: IntGauge,
@@ -46,13 +48,25 @@ pub struct Metrics {
     pub handshake_failures: IntCounter,
     pub connections: IntGauge,
     pub connections_total: IntCounter,
+    power_budget: IntGaugeVec,
+    power_used: IntGaugeVec,
+    power_headroom: IntGaugeVec,
+    power_domains: IntGauge,
+    /// Those that have series.
+    shown_domains: Mutex<BTreeSet<String>>,
     samplers: Mutex<Vec<Sampler>>,
 }
+
+/// Power domains with series of their own; `wattlane_power_domains` says how many there are.
+const MOST_DOMAINS: usize = 256;
 
 /// 50 µs to 10 s: filter's goal is below a millisecond, bind waits for the API server.
 const BUCKETS: [f64; 17] = [
     0.00005, 0.0001, 0.0002, 0.0004, 0.0008, 0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
 ];
+
+/// The verbs that look for devices.
+const SEARCHING: [Verb; 3] = [Verb::Filter, Verb::Prioritize, Verb::Bind];
 
 impl Metrics {
     /// # Errors
@@ -90,6 +104,12 @@ impl Metrics {
             )?,
             fits: verdicts.with_label_values(&["fits"]),
             verdicts,
+            searches_cut: counters(
+                r,
+                "wattlane_searches_cut_total",
+                "Searches of one node that ended at their step limit.",
+                &["verb"],
+            )?,
             binds: counters(r, "wattlane_binds_total", "Binds by how they ended.", &["outcome"])?,
             admissions: counters(
                 r,
@@ -163,6 +183,30 @@ impl Metrics {
             )?,
             connections: gauge(r, "wattlane_connections", "Open connections.")?,
             connections_total: counter(r, "wattlane_connections_total", "Connections accepted.")?,
+            power_budget: gauges(
+                r,
+                "wattlane_power_budget_watts",
+                "Budget of each power domain of the policy.",
+                &["domain"],
+            )?,
+            power_used: gauges(
+                r,
+                "wattlane_power_used_watts",
+                "Class watts of everything allocated or reserved in the power domain, each card once.",
+                &["domain"],
+            )?,
+            power_headroom: gauges(
+                r,
+                "wattlane_power_headroom_watts",
+                "Budget less what is used; below 0 where the budget was lowered, 0 where something of unknown watts is in use.",
+                &["domain"],
+            )?,
+            power_domains: gauge(
+                r,
+                "wattlane_power_domains",
+                "Power domains with a budget; the first 256 by name have series of their own.",
+            )?,
+            shown_domains: Mutex::default(),
             samplers: Mutex::default(),
             registry,
         };
@@ -179,6 +223,9 @@ impl Metrics {
         }
         for reason in Reason::ALL {
             self.verdicts.with_label_values(&[reason.as_str()]);
+        }
+        for verb in SEARCHING {
+            self.searches_cut.with_label_values(&[verb.as_str()]);
         }
         for bound in Bound::ALL {
             self.binds.with_label_values(&[bound.as_str()]);
@@ -215,6 +262,15 @@ impl Metrics {
         self.verdicts.with_label_values(&[reason.as_str()]).inc_by(count as u64);
     }
 
+    /// Searches that ended at their step limit, in one of the verbs that search.
+    pub fn searches_cut(&self, verb: Verb, count: u32) {
+        if count > 0 {
+            self.searches_cut
+                .with_label_values(&[verb.as_str()])
+                .inc_by(count.into());
+        }
+    }
+
     pub fn bind(&self, outcome: Bound) {
         self.binds.with_label_values(&[outcome.as_str()]).inc();
     }
@@ -246,6 +302,39 @@ impl Metrics {
     pub fn tls_reload(&self, taken: bool) {
         let outcome = if taken { "taken" } else { "refused" };
         self.tls_reloads.with_label_values(&[outcome]).inc();
+    }
+
+    /// The power domains as they are now: `label=value`, budget and use in watts, and whether all that is in use is
+    /// known. Series of domains that are gone go too.
+    pub fn power<'d>(&self, domains: impl Iterator<Item = (String, u64, u64, bool)> + 'd) {
+        let mut domains: Vec<_> = domains.collect();
+        domains.sort();
+        self.power_domains.set(i64::try_from(domains.len()).unwrap_or(i64::MAX));
+        domains.truncate(MOST_DOMAINS);
+        let mut shown = self
+            .shown_domains
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now: BTreeSet<String> = domains.iter().map(|d| d.0.clone()).collect();
+        for gone in shown.difference(&now) {
+            for gauges in [&self.power_budget, &self.power_used, &self.power_headroom] {
+                // It is there, or it is gone already.
+                let _ = gauges.remove_label_values(&[gone]);
+            }
+        }
+        *shown = now;
+        let watts = |w: u64| i64::try_from(w).unwrap_or(i64::MAX);
+        for (domain, budget, used, known) in domains {
+            let headroom = watts(budget).saturating_sub(watts(used));
+            let headroom = if known { headroom } else { headroom.min(0) };
+            for (gauges, value) in [
+                (&self.power_budget, watts(budget)),
+                (&self.power_used, watts(used)),
+                (&self.power_headroom, headroom),
+            ] {
+                gauges.with_label_values(&[&domain]).set(value);
+            }
+        }
     }
 
     /// Runs `sample` before every rendering: for values that are read rather than counted.
@@ -300,6 +389,7 @@ mod tests {
         const PREFIX: &str = "| `wattlane_";
         let metrics = Metrics::new().expect("registers");
         metrics.preset_skips(["some"]);
+        metrics.power(std::iter::once(("rack=r1".to_owned(), 2, 1, true)));
         let mut real: Vec<String> = metrics
             .registry
             .gather()
@@ -325,6 +415,7 @@ mod tests {
         metrics.request(Verb::Mutate, Outcome::Shed, Duration::from_micros(70));
         metrics.nodes_fit(3);
         metrics.nodes_refused(Reason::NotEnoughFree, 4997);
+        metrics.searches_cut(Verb::Filter, 2);
         metrics.on_render(|m| m.snapshot_version.set(42));
         let page = metrics.render();
         for line in [
@@ -334,10 +425,29 @@ mod tests {
             r#"wattlane_request_duration_seconds_bucket{verb="mutate",le="0.0001"} 1"#,
             r#"wattlane_node_verdicts_total{reason="fits"} 3"#,
             r#"wattlane_node_verdicts_total{reason="not_enough_free"} 4997"#,
+            r#"wattlane_searches_cut_total{verb="filter"} 2"#,
+            r#"wattlane_searches_cut_total{verb="bind"} 0"#,
             "wattlane_snapshot_version 42",
         ] {
             assert!(page.lines().any(|l| l == line), "missing {line} in\n{page}");
         }
+    }
+
+    #[test]
+    fn power_domains_come_and_go_and_are_bounded() {
+        let metrics = Metrics::new().expect("registers");
+        metrics.power((0..300).map(|i| (format!("rack=r{i:03}"), 1000, 1200, true)));
+        let page = metrics.render();
+        assert!(page.contains("wattlane_power_domains 300\n"));
+        assert!(page.contains("wattlane_power_headroom_watts{domain=\"rack=r255\"} -200\n"));
+        assert!(!page.contains("r256"));
+        metrics.power(std::iter::once(("rack=a".to_owned(), 1000, 300, false)));
+        let page = metrics.render();
+        assert!(
+            page.contains("wattlane_power_headroom_watts{domain=\"rack=a\"} 0\n"),
+            "{page}"
+        );
+        assert!(page.contains("wattlane_power_used_watts{domain=\"rack=a\"} 300\n") && !page.contains("r255"));
     }
 
     /// `latency` is indexed by the verb's position.

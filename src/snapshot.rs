@@ -3,13 +3,17 @@
 //! Cloning is cheap (a few hundred reference counts and two vectors of pointers), so the index keeps one as its own
 //! working copy and publishes clones. No reader ever needs a lock.
 
+mod boards;
 mod mask;
 mod pool;
+mod power;
 mod shard;
 mod wiring;
 
+pub use boards::{Boards, Draw};
 pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
+pub use power::{Domain, DomainIx, Power, Use};
 pub use shard::ShardMap;
 pub use wiring::Wiring;
 
@@ -29,6 +33,8 @@ pub struct NodeEntry {
     /// Sorted by (driver, pool name).
     pub pools: Vec<Visible>,
     pub wiring: Option<Arc<Wiring>>,
+    /// The power domains with a budget that it is in, one a label.
+    pub domains: Arc<[DomainIx]>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -50,6 +56,7 @@ pub struct Snapshot {
     pub namespaces: ShardMap<Name, Arc<Namespace>>,
     /// Names of the RuntimeClasses.
     pub runtime_classes: ShardMap<Name, ()>,
+    pub power: Power,
 }
 
 impl Snapshot {

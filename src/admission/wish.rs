@@ -3,7 +3,7 @@
 
 use super::ask::{Ask, HAMI};
 use super::pod::Pod;
-use super::refuse::Refused;
+use super::refuse::{Refused, shown};
 use crate::policy::Policy;
 
 /// The API server cuts warnings behind this many characters.
@@ -20,16 +20,22 @@ const UNREAD: [&str; 6] = [
     "wattlane.dev/share",
 ];
 
-/// Hard wishes that placement does not keep yet. Fail closed: a pod that demands NVLink must not run without it.
+/// Wishes with a fixed set of words. Placement would refuse any other; its author is still here to be told.
+const WORDS: [(&str, &[&str]); 2] = [
+    ("wattlane.dev/topology", &["required", "preferred", "none"]),
+    ("wattlane.dev/mix-classes", &["true", "false"]),
+];
+
+/// Wishes that cannot be read, and hard ones that placement does not keep yet.
 pub(super) fn unserved(pod: Pod<'_>) -> Result<(), Refused> {
-    let refused = |what: &str| {
-        Err(Refused::new(
-            422,
-            format!("{what} is not supported in this version; remove it"),
-        ))
-    };
+    let refused = |what: String| Err(Refused::new(422, what));
+    for (key, words) in WORDS {
+        if let Some(value) = pod.annotation(key).filter(|v| !words.contains(v)) {
+            return refused(format!("{key} is {}; it may be {}", shown(value), words.join(", ")));
+        }
+    }
     if pod.annotation("wattlane.dev/memory").is_some() {
-        return refused("wattlane.dev/memory");
+        return refused("wattlane.dev/memory is not supported in this version; remove it".to_owned());
     }
     Ok(())
 }

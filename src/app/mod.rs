@@ -87,6 +87,10 @@ impl Core {
             metrics
                 .snapshot_version
                 .set(i64::try_from(seen.load().version).unwrap_or(i64::MAX));
+            metrics.power(seen.load().power.domains().map(|d| {
+                let name = format!("{}={}", d.budget.label, d.budget.value);
+                (name, d.budget.watts, d.used.watts, d.used.unknown.is_none())
+            }));
             let behind = stats.publications().saturating_sub(metrics.publications.get());
             metrics.publications.inc_by(behind);
             let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);

@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
+use super::conditions;
 use super::settle::{BoundTo, Claimed, Pause, Writes, bound_elsewhere, pod_gone};
 use super::{BindError, BindFailure, BindOutcome, BindRequest, Shared};
 use crate::index::{Reservation, ReservationId, ReservedClaim};
-use crate::model::{Consumer, Name, Pod, Reason};
+use crate::model::{Consumer, Name, Pod, Readiness, Reason};
 use crate::placement::{ClaimPlacement, Rules};
 
 /// How long a new snapshot is waited for before the pod is placed again from the old one.
 const NEWS: Duration = Duration::from_millis(250);
+
+/// Time kept for the answer when devices are waited for.
+const ANSWER: Duration = Duration::from_millis(200);
 
 /// What a round came to.
 enum Round {
@@ -181,12 +185,31 @@ impl<'a> Attempt<'a> {
             started: self.started,
         };
         let claimed = futures::future::join_all(placed.iter().map(|p| writes.claim(p))).await;
-        let written: Vec<_> = placed.iter().zip(claimed).collect();
+        let mut written: Vec<_> = placed.iter().zip(claimed).collect();
         let trouble = trouble(&written).or_else(|| {
             // Settled, but too late for the scheduler.
             (!placed.is_empty() && Instant::now() >= writes.forward())
                 .then(|| Trouble::No(BindError::new(BindFailure::Unknown, "the Kubernetes API was too slow")))
         });
+        let trouble = match trouble {
+            Some(trouble) => Some(trouble),
+            None => match self.ready(placed).await {
+                Readiness::Ready => None,
+                // Allocated and reserved: the next attempt finds it so.
+                Readiness::Awaited(what) => {
+                    let what = format!("pod {} is not bound yet: waiting for {what}", pod.key);
+                    return Err(BindError::new(BindFailure::Awaited, what));
+                }
+                // The pod begins anew; claims that others hold keep their devices.
+                Readiness::Failed(why) => {
+                    written
+                        .iter_mut()
+                        .for_each(|(_, claimed)| *claimed = Claimed::Allocated);
+                    let what = format!("pod {} gives its devices back: {why}", pod.key);
+                    Some(Trouble::No(BindError::new(BindFailure::Unready, what)))
+                }
+            },
+        };
         let trouble = match trouble {
             Some(trouble) => trouble,
             None => match writes.bind().await {
@@ -215,6 +238,13 @@ impl<'a> Attempt<'a> {
             Trouble::Changed(why) => Err(left_over(&why)),
             Trouble::No(error) => Err(left_over(&error.message)),
         }
+    }
+
+    /// What the devices are waited for, while the caller is still there to hear of it.
+    async fn ready(&self, placed: &[ClaimPlacement]) -> Readiness {
+        let patience = Instant::now() + self.shared.limits.ready;
+        let heard = self.deadline.checked_sub(ANSWER).unwrap_or(self.deadline);
+        conditions::settled(self.shared, placed, patience.min(heard)).await
     }
 
     /// A newer snapshot than `version`, or the end of our patience.

@@ -8,6 +8,7 @@
 //! belongs in front of each write, i.e. in a `Cluster` that wraps the real one.
 
 mod attempt;
+mod conditions;
 mod flights;
 mod outcome;
 mod settle;
@@ -15,6 +16,7 @@ mod settle;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -57,6 +59,10 @@ pub struct Limits {
     pub in_flight: Duration,
     /// Placements tried when something changes under us.
     pub attempts: u32,
+    /// How long one call waits for devices to become ready; then the scheduler is asked to come again.
+    pub ready: Duration,
+    /// Devices that are not ready this long after their allocation are given back (in-tree: `bindingTimeout`).
+    pub unready: Duration,
 }
 
 impl Default for Limits {
@@ -67,6 +73,8 @@ impl Default for Limits {
             settle: Duration::from_secs(600),
             in_flight: Duration::from_secs(65),
             attempts: 4,
+            ready: Duration::from_secs(3),
+            unready: Duration::from_secs(600),
         }
     }
 }
@@ -83,6 +91,10 @@ type Planner = dyn Fn(&Snapshot, &Selectors, &Rules, &Pod, &Name) -> Result<Vec<
 
 struct Shared {
     planner: Box<Planner>,
+    /// Searches that ended at their step limit and were not asked for yet.
+    cut: Arc<AtomicU32>,
+    /// Seconds since the epoch: allocations carry such a time.
+    clock: Box<dyn Fn() -> i64 + Send + Sync>,
     reader: Reader,
     index: IndexHandle,
     selectors: Arc<Selectors>,
@@ -101,9 +113,20 @@ impl Binder {
         cluster: Arc<dyn Cluster>,
         limits: Limits,
     ) -> Self {
+        let cut = Arc::<AtomicU32>::default();
+        let counted = cut.clone();
         Self {
             shared: Arc::new(Shared {
-                planner: Box::new(plan),
+                planner: Box::new(move |snapshot, selectors, rules, pod, node| {
+                    let context = Context {
+                        snapshot,
+                        selectors,
+                        rules,
+                    };
+                    plan(context, pod, node, &counted)
+                }),
+                cut,
+                clock: Box::new(|| jiff::Timestamp::now().as_second()),
                 reader,
                 index,
                 selectors,
@@ -138,6 +161,11 @@ impl Binder {
         }
     }
 
+    /// Searches that ended at their step limit since this was last asked.
+    pub fn take_cut_searches(&self) -> u32 {
+        self.shared.cut.swap(0, Ordering::Relaxed)
+    }
+
     /// Binds under way, including those whose caller has gone.
     pub fn running(&self) -> usize {
         *self.shared.running.borrow()
@@ -150,26 +178,17 @@ impl Binder {
     }
 }
 
-fn plan(
-    snapshot: &Snapshot,
-    selectors: &Selectors,
-    rules: &Rules,
-    pod: &Pod,
-    node: &Name,
-) -> Result<Vec<ClaimPlacement>, Refusal> {
-    let context = Context {
-        snapshot,
-        selectors,
-        rules,
-    };
+fn plan(context: Context<'_>, pod: &Pod, node: &Name, cut: &AtomicU32) -> Result<Vec<ClaimPlacement>, Refusal> {
     let demand = Demand::of(context, pod)?;
     if demand.is_empty() {
         return Ok(vec![]);
     }
-    let Some(entry) = snapshot.node_named(node) else {
+    let Some(entry) = context.snapshot.node_named(node) else {
         return Err(Refusal::new(Reason::UnknownNode, "the node is not known (yet)"));
     };
-    placement::place(context, &demand, entry).map(|p| p.claims)
+    let placed = placement::place(context, &demand, entry).map(|p| p.claims);
+    cut.fetch_add(demand.cut_searches(), Ordering::Relaxed);
+    placed
 }
 
 async fn run(

@@ -30,6 +30,10 @@ pub enum BindFailure {
     BoundElsewhere,
     /// Placement says no, for this reason.
     Refused(Reason),
+    /// Its devices are not ready yet: they stay its own, and the scheduler is to come again.
+    Awaited,
+    /// Its devices failed, or were not ready in time, and were given back.
+    Unready,
     /// Something changed under us, again and again.
     Conflict,
     /// The API server said no to a write.
@@ -50,6 +54,8 @@ impl BindFailure {
             Self::PodGone => "pod_gone",
             Self::BoundElsewhere => "bound_elsewhere",
             Self::Refused(_) => "refused",
+            Self::Awaited => "awaited",
+            Self::Unready => "unready",
             Self::Conflict => "conflict",
             Self::ApiRefused => "api_refused",
             Self::Unknown => "unknown",

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{BindError, BindFailure, Shared};
 use crate::cluster::WriteError;
-use crate::model::{Allocation, Claim, Consumer, DeviceResult, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, Consumer, DeviceId, Name, NamespacedName, Pod};
 use crate::placement::ClaimPlacement;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -278,12 +278,13 @@ impl Writes<'_> {
 /// Whether the claim is as our write would have left it. Tolerations and the like may come back in another form; what
 /// is given is what counts.
 fn carries(found: &Claim, allocation: &Allocation, pod: &Consumer) -> bool {
-    let given = |a: &Allocation| -> Vec<_> {
-        let one = |r: &DeviceResult| (r.request.clone(), r.id.clone(), r.share_id.clone());
-        a.results.iter().map(one).collect()
-    };
     found.reserved_for.iter().any(|c| c.uid == pod.uid)
         && found.allocation.as_ref().is_some_and(|a| given(a) == given(allocation))
+}
+
+pub(super) fn given(allocation: &Allocation) -> Vec<(&Name, &DeviceId, Option<&Name>)> {
+    let results = allocation.results.iter();
+    results.map(|r| (&r.request, &r.id, r.share_id.as_ref())).collect()
 }
 
 /// Resource versions are numbers that grow (said so by the API since 1.35, true of etcd always); others can only be equal.

@@ -10,13 +10,14 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::watts::Watts;
 use super::{ClusterArg, Output, load_policy, standin, table};
 use crate::app::Core;
 use crate::cluster::embedded::Embedded;
-use crate::convert::result_json;
-use crate::model::{NamespacedName, Pod, Refusal};
-use crate::placement::{self, ClaimPlacement, Context, Demand, Placement};
-use crate::snapshot::NodeEntry;
+use crate::convert::{allocation_json, result_json};
+use crate::model::{Allocation, NamespacedName, Pod, Refusal};
+use crate::placement::{self, Context, Demand, Placement};
+use crate::snapshot::{NodeEntry, Snapshot};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -120,10 +121,12 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
                 fits: true,
                 reason: None,
                 link_cost: Some(placement.cost.links),
-                watts: Some(placement.watts),
+                watts: Some(watts(&snapshot, placement)),
                 class: placement.class.as_ref().map(ToString::to_string),
                 cut: placement.cut,
-                allocations: allocations(placement),
+                allocations: by_claim(placement, |a| a.results.iter().map(result_json).collect()),
+                config: by_claim(placement, |a| allocation_json(a)["devices"]["config"].take()),
+                node_selectors: by_claim(placement, |a| allocation_json(a)["nodeSelector"].take()),
             },
             Err(reason) => Answer {
                 node,
@@ -139,14 +142,21 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
     }
 }
 
-/// By ResourceClaim, the results in the shape of the API.
-fn allocations(placement: &Placement) -> BTreeMap<String, Vec<Value>> {
-    let results = |c: &ClaimPlacement| c.allocation.results.iter().map(result_json).collect();
-    placement
+fn watts(snapshot: &Snapshot, placement: &Placement) -> Watts {
+    let results = placement.claims.iter().flat_map(|c| &c.allocation.results);
+    let devices = results.filter(|r| !r.admin_access).map(|r| &r.id);
+    Watts::of(
+        devices.map(|id| super::classified(snapshot, id).map_or((None, "unknown"), |c| (c.watts, c.origin.as_str()))),
+    )
+}
+
+/// By ResourceClaim, a part of what it gets in the shape of the API; claims that have nothing there are left out.
+fn by_claim(placement: &Placement, part: impl Fn(&Allocation) -> Value) -> BTreeMap<String, Value> {
+    let parts = placement
         .claims
         .iter()
-        .map(|c| (c.claim.key.name.to_string(), results(c)))
-        .collect()
+        .map(|c| (c.claim.key.name.to_string(), part(&c.allocation)));
+    parts.filter(|(_, part)| !part.is_null()).collect()
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -158,12 +168,18 @@ struct Answer {
     /// 0 to 10, among the nodes that fit.
     score: Option<u8>,
     link_cost: Option<u32>,
-    watts: Option<u32>,
+    #[serde(flatten)]
+    watts: Option<Watts>,
     class: Option<String>,
     /// The step limit ended the search: there may be a better choice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
-    allocations: BTreeMap<String, Vec<Value>>,
+    /// Results.
+    allocations: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    config: BTreeMap<String, Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    node_selectors: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -199,6 +215,7 @@ impl Report {
                     let devices: Vec<_> = node
                         .allocations
                         .values()
+                        .filter_map(Value::as_array)
                         .flatten()
                         .filter_map(|d| d["device"].as_str())
                         .collect();
@@ -219,7 +236,7 @@ impl Report {
                 if node.fits { "yes" } else { "no" }.to_owned(),
                 number(node.score.map(u32::from)),
                 number(node.link_cost),
-                number(node.watts),
+                node.watts.as_ref().map_or_else(|| "-".to_owned(), Watts::to_string),
                 answer,
             ]);
         }

@@ -5,9 +5,11 @@ pub mod check;
 mod client;
 mod explain;
 mod pending;
+mod probe;
 mod serve;
 mod simulate;
 mod standin;
+mod watts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +20,10 @@ use anyhow::Context as _;
 use crate::app::PolicySource;
 use crate::cluster::embedded::Embedded;
 use crate::cluster::kube::KubeCluster;
+use crate::model::{Classified, DeviceId};
+use crate::policy::Policy;
+use crate::selector::Selectors;
+use crate::snapshot::Snapshot;
 
 /// Exit code for unusable input; 1 is the answer "no".
 const UNUSABLE: u8 = 2;
@@ -45,6 +51,8 @@ enum Command {
     Explain(explain::Args),
     /// Validates a policy and says what its classes match
     Check(CheckArgs),
+    /// What this node's cards are and how they are connected; --publish writes it to the Node
+    Probe(probe::Args),
     /// Makes a CA, serving and client certificates, and puts the caBundle where it belongs
     Certs(certs::Args),
 }
@@ -110,6 +118,7 @@ pub fn main() -> ExitCode {
             Command::Simulate(args) => simulate::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::Check(args) => run_check(args).await,
+            Command::Probe(args) => probe::run(args).await,
             Command::Certs(args) => certs::run(args),
         }
     });
@@ -159,18 +168,26 @@ fn load_policy(path: Option<&Path>) -> anyhow::Result<PolicySource> {
 async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let text =
         std::fs::read_to_string(&args.policy).with_context(|| format!("cannot read {}", args.policy.display()))?;
+    // What is drawn of its power domains is added up by the policy itself, where it can be read.
+    let source = match Policy::read(&text, &Selectors::new()) {
+        Ok(_) => PolicySource::File {
+            path: args.policy.clone(),
+            text: text.clone(),
+        },
+        Err(_) => PolicySource::Default,
+    };
     let core = match args.cluster.as_slice() {
         [] => None,
         [kube] if kube == Path::new("kube") => {
             let cluster = KubeCluster::connect(None)
                 .await
                 .context("cannot reach the Kubernetes API")?;
-            Some(crate::app::Core::start(Arc::new(cluster), PolicySource::Default).await?)
+            Some(crate::app::Core::start(Arc::new(cluster), source).await?)
         }
         files => {
             let embedded = Embedded::load(files)?;
             say_assumptions(&embedded);
-            Some(crate::app::Core::start(Arc::new(embedded), PolicySource::Default).await?)
+            Some(crate::app::Core::start(Arc::new(embedded), source).await?)
         }
     };
     let snapshot = core.as_ref().map(|core| core.reader.load());
@@ -181,6 +198,14 @@ async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Output::Table => report.write_text(&mut out)?,
     }
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// What the snapshot says of a device. None: it is not published.
+fn classified<'s>(snapshot: &'s Snapshot, id: &DeviceId) -> Option<&'s Classified> {
+    let mut pools = snapshot.pools.iter().flatten().map(|state| &state.pool);
+    let pool = pools.find(|p| p.driver == id.driver && p.name == id.pool)?;
+    let at = *pool.by_name.get(&id.device)? as usize;
+    pool.devices.get(at).map(|device| &device.classified)
 }
 
 /// Columns padded to their widest cell, the last one not at all.

@@ -18,6 +18,8 @@ pub(super) struct RawAllocation<'a> {
     devices: Option<RawDevices<'a>>,
     #[serde(borrow)]
     node_selector: Option<RawSelector<'a>>,
+    #[serde(borrow)]
+    pub(super) allocation_timestamp: Option<&'a str>,
 }
 
 #[derive(Deserialize)]

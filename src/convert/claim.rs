@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::ConvertError;
 use super::allocation::{RawAllocation, RawConsumer, allocation};
+use super::conditions::conditions;
 use super::read::{Amount, List, Map, Meta, Names, Unsupported, read};
 use super::slice::effect;
 use crate::model::{
@@ -142,6 +143,9 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
     let Root { metadata, status } = read(value)?;
     let mut names = Names::default();
     let (allocated, reserved) = status.map_or((None, None), |s| (s.allocation, s.reserved_for));
+    let allocated_at = allocated.as_ref().and_then(|a| seconds(a.allocation_timestamp));
+    let allocation = allocated.map(|a| Arc::new(allocation(a, &mut names)));
+    let conditions = allocation.as_deref().map_or_else(Vec::new, |a| conditions(value, a));
     Ok(Claim {
         key: NamespacedName::new(metadata.namespace(), metadata.name()?),
         uid: metadata.uid(),
@@ -154,7 +158,9 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
             .find(|o| o.kind == "Pod" && o.controller == Some(true))
             .map(|o| o.uid.into()),
         spec: Arc::new(spec(value, "", &mut names)),
-        allocation: allocated.map(|a| Arc::new(allocation(a, &mut names))),
+        allocation,
+        allocated_at,
+        conditions,
         reserved_for: reserved
             .into_iter()
             .flatten()
@@ -165,6 +171,10 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
             })
             .collect(),
     })
+}
+
+fn seconds(time: Option<&str>) -> Option<i64> {
+    Some(time?.parse::<jiff::Timestamp>().ok()?.as_second())
 }
 
 pub fn template(value: &Value) -> Result<ClaimTemplate, ConvertError> {
@@ -405,10 +415,7 @@ pub fn device_class(value: &Value) -> Result<DeviceClass, ConvertError> {
             })
             .collect(),
         extended_resource: spec.extended_resource_name.filter(|n| !n.is_empty()).map(Name::from),
-        created: metadata
-            .creation_timestamp
-            .and_then(|t| t.parse::<jiff::Timestamp>().ok())
-            .map_or(0, |t| t.as_second()),
+        created: seconds(metadata.creation_timestamp).unwrap_or(0),
         unsupported: unsupported.into_inner(),
     })
 }

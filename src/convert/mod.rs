@@ -7,11 +7,13 @@
 
 mod allocation;
 mod claim;
+mod conditions;
 mod node;
 mod object;
 mod pod;
 mod read;
 mod slice;
+mod taint_rule;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,7 @@ pub use node::{namespace, node, runtime_class};
 pub use object::{Key, Kind, Object};
 pub use pod::pod;
 pub use slice::slice;
+pub use taint_rule::taint_rule;
 
 use serde_json::Value;
 
@@ -87,6 +90,7 @@ pub fn of_kind(kind: Kind, value: &Value) -> Result<Object, ConvertError> {
         Kind::Template => Object::Template(template(value)?),
         Kind::Class => Object::Class(device_class(value)?),
         Kind::RuntimeClass => Object::RuntimeClass(runtime_class(value)?),
+        Kind::TaintRule => Object::TaintRule(taint_rule(value)?),
     })
 }
 
@@ -120,6 +124,8 @@ fn group_version(value: &Value) -> (&str, &str) {
 fn version(value: &Value, kind: Kind) -> Result<(), ConvertError> {
     let (group, version) = group_version(value);
     let known: &[&str] = match group {
+        // A kind whose API is not at v1 yet.
+        "resource.k8s.io" if kind == Kind::TaintRule => &["v1", "v1beta2", "v1alpha3"],
         "resource.k8s.io" => &["v1", "v1beta2", "v1beta1"],
         "node.k8s.io" => &["v1", "v1beta1"],
         _ => &["v1"],

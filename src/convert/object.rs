@@ -1,6 +1,6 @@
 //! The kinds we keep and one object of any of them. What to do with them is not decided here.
 
-use crate::model::{Claim, ClaimTemplate, DeviceClass, Name, Namespace, NamespacedName, Node, Pod, Slice};
+use crate::model::{Claim, ClaimTemplate, DeviceClass, Name, Namespace, NamespacedName, Node, Pod, Slice, TaintRule};
 
 /// The kinds we watch. A closed set: metric label and readiness latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,10 +13,11 @@ pub enum Kind {
     Template,
     Class,
     RuntimeClass,
+    TaintRule,
 }
 
 impl Kind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Node,
         Self::Pod,
         Self::Namespace,
@@ -25,6 +26,7 @@ impl Kind {
         Self::Template,
         Self::Class,
         Self::RuntimeClass,
+        Self::TaintRule,
     ];
 
     /// The Kubernetes kind.
@@ -38,6 +40,7 @@ impl Kind {
             Self::Template => "ResourceClaimTemplate",
             Self::Class => "DeviceClass",
             Self::RuntimeClass => "RuntimeClass",
+            Self::TaintRule => "DeviceTaintRule",
         }
     }
 
@@ -45,7 +48,7 @@ impl Kind {
     pub fn group(self) -> &'static str {
         match self {
             Self::Node | Self::Pod | Self::Namespace => "",
-            Self::Slice | Self::Claim | Self::Template | Self::Class => "resource.k8s.io",
+            Self::Slice | Self::Claim | Self::Template | Self::Class | Self::TaintRule => "resource.k8s.io",
             Self::RuntimeClass => "node.k8s.io",
         }
     }
@@ -66,6 +69,7 @@ pub enum Object {
     Template(ClaimTemplate),
     Class(DeviceClass),
     RuntimeClass(Name),
+    TaintRule(TaintRule),
 }
 
 /// Key of an object; cluster-scoped kinds have an empty namespace.
@@ -82,6 +86,7 @@ impl Object {
             Self::Template(_) => Kind::Template,
             Self::Class(_) => Kind::Class,
             Self::RuntimeClass(_) => Kind::RuntimeClass,
+            Self::TaintRule(_) => Kind::TaintRule,
         }
     }
 
@@ -93,6 +98,7 @@ impl Object {
             Self::Slice(o) => cluster(&o.name),
             Self::Class(o) => cluster(&o.name),
             Self::RuntimeClass(name) => cluster(name),
+            Self::TaintRule(o) => cluster(&o.name),
             Self::Pod(o) => o.key.clone(),
             Self::Claim(o) => o.key.clone(),
             Self::Template(o) => o.key.clone(),

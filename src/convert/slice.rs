@@ -186,11 +186,11 @@ struct RawConsumption<'a> {
 }
 
 #[derive(Deserialize)]
-struct RawTaint<'a> {
-    key: &'a str,
+pub(super) struct RawTaint<'a> {
+    pub(super) key: &'a str,
     #[serde(borrow)]
-    value: Option<&'a str>,
-    effect: &'a str,
+    pub(super) value: Option<&'a str>,
+    pub(super) effect: &'a str,
 }
 
 /// Devices that cannot be read make their pool unusable, by name, and nothing else: only a slice whose

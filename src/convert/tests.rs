@@ -2,7 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::{
-    AttributeValue, Claim, ConstraintKind, Count, Effect, NodeScope, PodClaimSource, Quantity, RequestKind, Slice,
+    AttributeValue, Claim, ConstraintKind, Count, Effect, NodeScope, PodClaimSource, Quantity, Readiness, RequestKind,
+    Slice,
 };
 
 fn quantity(text: &str) -> Quantity {
@@ -137,8 +138,8 @@ fn versions_that_are_not_read_are_refused_by_name() {
          write the object again with `kubectl get resourceslices.v1.resource.k8s.io -o yaml` from a cluster that serves v1"
     );
     // Kinds of the group that nobody here reads are skipped, whatever their version.
-    let rule = json!({"apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule", "metadata": {"name": "r"}});
-    assert_eq!(object(&rule), Ok(None));
+    let request = json!({"apiVersion": "resource.k8s.io/v1alpha3", "kind": "ResourcePoolStatusRequest", "metadata": {"name": "r"}});
+    assert_eq!(object(&request), Ok(None));
     assert_eq!(object(&json!({"apiVersion": "v1", "kind": "Service"})), Ok(None));
     assert_eq!(object(&json!("text")), Ok(None));
 }
@@ -249,6 +250,69 @@ fn what_is_not_known_is_named() {
         let claim = as_claim(&claim_json("v1", devices));
         assert_eq!(claim.spec.unsupported.as_deref(), Some(words));
     }
+}
+
+/// Of what drivers report only what is waited for is kept, and of a report that cannot be read nothing.
+#[test]
+fn binding_conditions_are_read_from_the_status() {
+    let device = |name: &str, conditions: Value| json!({"driver": "gpu.test", "pool": "n1", "device": name, "conditions": conditions});
+    let given = |name: &str, waits: Value| {
+        json!({"request": "r", "driver": "gpu.test", "pool": "n1", "device": name, "bindingConditions": waits,
+            "bindingFailureConditions": ["Broken"]})
+    };
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
+    let mut value = claim_json("v1", json!({"requests": []}));
+    let of = |value: &mut Value, devices: Value| {
+        value["status"] = json!({"devices": devices, "allocation": {"allocationTimestamp": "2026-11-29T16:00:00Z",
+            "devices": {"results": [given("d0", json!(["Ready"])), given("d1", json!([]))]}}});
+        as_claim(value)
+    };
+    let awaited = "condition Ready of device gpu.test/n1/d0";
+    for (devices, readiness) in [
+        (json!(null), Readiness::Awaited(format!("{awaited} (not reported yet)"))),
+        (
+            json!([7, device("d0", json!("?"))]),
+            Readiness::Awaited(format!("{awaited} (not reported yet)")),
+        ),
+        (
+            json!([device("d9", json!([condition("Ready", "True")]))]),
+            Readiness::Awaited(format!("{awaited} (not reported yet)")),
+        ),
+        (
+            json!([device("d0", json!([condition("Ready", "Unknown")]))]),
+            Readiness::Awaited(format!("{awaited} (R: m)")),
+        ),
+        (
+            json!([device("d0", json!([condition("Ready", "True")]))]),
+            Readiness::Ready,
+        ),
+        // A device without binding conditions is not asked whether it failed, as in-tree.
+        (
+            json!([
+                device("d0", json!([condition("Ready", "True")])),
+                device("d1", json!([condition("Broken", "True")]))
+            ]),
+            Readiness::Ready,
+        ),
+        (
+            json!([device(
+                "d0",
+                json!([condition("Ready", "True"), condition("Broken", "True")])
+            )]),
+            Readiness::Failed("device gpu.test/n1/d0 reports Broken: R: m".to_owned()),
+        ),
+    ] {
+        assert_eq!(of(&mut value, devices).readiness(), readiness);
+    }
+    let claim = of(
+        &mut value,
+        json!([device(
+            "d0",
+            json!([condition("Temperature", "True"), condition("Ready", "True")])
+        )]),
+    );
+    let kept: Vec<_> = claim.conditions.iter().map(|c| &*c.kind).collect();
+    assert_eq!((kept, claim.allocated_at), (vec!["Ready"], Some(1_795_968_000)));
 }
 
 /// Whatever is wrong with the spec: the devices are held.

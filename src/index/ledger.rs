@@ -73,6 +73,11 @@ impl Ledger {
         touched
     }
 
+    /// The pools of which something is held.
+    pub(super) fn pools(&self) -> impl Iterator<Item = &PoolKey> {
+        self.pools.keys()
+    }
+
     /// In the order of the holders, so that sums come out the same however the entries came in.
     pub(super) fn uses(&self, pool: &PoolKey) -> impl Iterator<Item = &Use> {
         self.pools.get(pool).into_iter().flat_map(|h| h.values()).flatten()

@@ -7,6 +7,7 @@
 mod ledger;
 mod objects;
 mod pools;
+mod power;
 mod reserve;
 mod settle;
 mod usage;
@@ -15,10 +16,10 @@ mod wiring;
 pub use crate::convert::{Key, Kind, Object};
 pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::model::{Classifier, DeviceId, Name};
+use crate::model::{Classifier, DeviceId, Name, TaintRule};
 use crate::snapshot::{NodeIx, PoolIx, Snapshot};
 use crate::topology::Shape;
 
@@ -55,11 +56,13 @@ pub struct Index {
     loosened: bool,
     pools: HashMap<PoolKey, pools::Record>,
     slice_pools: HashMap<Name, PoolKey>,
+    taint_rules: BTreeMap<Name, TaintRule>,
     /// Pools with devices of the node, whether or not the node is known.
     local: HashMap<Name, BTreeSet<PoolKey>>,
     /// Pools with devices that are not a single node's.
     wide: BTreeSet<PoolKey>,
     ledger: ledger::Ledger,
+    domains: power::Domains,
     reservations: reserve::Reservations,
     shapes: wiring::Shapes,
     free_nodes: Vec<NodeIx>,
@@ -72,20 +75,24 @@ pub struct Index {
     stale_states: BTreeSet<PoolKey>,
     /// To see their pools again.
     stale_nodes: BTreeSet<Name>,
+    /// To have their part in the power domains counted again.
+    stale_power: BTreeSet<PoolKey>,
 }
 
 impl Index {
     pub fn new(classifier: Arc<dyn Classifier>) -> Self {
-        Self {
+        let mut index = Self {
             classifier,
             snapshot: Snapshot::default(),
             changed: false,
             loosened: false,
             pools: HashMap::new(),
             slice_pools: HashMap::new(),
+            taint_rules: BTreeMap::new(),
             local: HashMap::new(),
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),
+            domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
             shapes: wiring::Shapes::default(),
             free_nodes: vec![],
@@ -94,13 +101,17 @@ impl Index {
             stale_pools: BTreeSet::new(),
             stale_states: BTreeSet::new(),
             stale_nodes: BTreeSet::new(),
-        }
+            stale_power: BTreeSet::new(),
+        };
+        index.reset_domains();
+        index
     }
 
-    /// A new policy: every device is classified again.
+    /// A new policy: every device is classified again, and every node's power domains are looked up again.
     pub fn set_classifier(&mut self, classifier: Arc<dyn Classifier>) {
         self.classifier = classifier;
         self.stale_pools.extend(self.pools.keys().cloned());
+        self.reset_domains();
         // Even where no class changes: the rules that refused a pod may have.
         self.loosened = true;
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::ledger::Holder;
 use super::{Change, Index, Key, Kind, NodeIx, Object, PoolIx, PoolKey, pools, settle};
-use crate::model::{Claim, Name, NamespacedName, Node, Pod, Slice};
-use crate::snapshot::ShardMap;
+use crate::model::{Claim, Name, NamespacedName, Node, Pod, Slice, TaintRule};
+use crate::snapshot::{NodeEntry, ShardMap};
 
 impl Index {
     pub fn apply(&mut self, change: Change) {
@@ -48,6 +48,7 @@ impl Index {
                 self.loosened |= changed;
                 changed
             }
+            Object::TaintRule(rule) => return self.set_taint_rule(&rule.name.clone(), Some(rule)),
             Object::RuntimeClass(name) => snapshot.runtime_classes.insert(name, ()).is_none(),
         };
         self.changed |= changed;
@@ -64,6 +65,7 @@ impl Index {
             Kind::Template => snapshot.templates.remove(key).is_some(),
             Kind::Class => snapshot.classes.remove(&key.name).is_some(),
             Kind::RuntimeClass => snapshot.runtime_classes.remove(&key.name).is_some(),
+            Kind::TaintRule => return self.set_taint_rule(&key.name, None),
         };
         self.changed |= changed;
     }
@@ -110,22 +112,31 @@ impl Index {
             Kind::Template => s.templates.iter().map(|(k, _)| k.clone()).collect(),
             Kind::Class => s.classes.iter().map(|(k, _)| cluster(k)).collect(),
             Kind::RuntimeClass => s.runtime_classes.iter().map(|(k, ())| cluster(k)).collect(),
+            Kind::TaintRule => self.taint_rules.keys().map(cluster).collect(),
         }
     }
 
     fn upsert_node(&mut self, node: Node) {
         let name = node.name.clone();
-        let (ix, pools, wiring) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
+        let (ix, old) = match self.snapshot.node_ix(&name).map(|ix| (ix, self.snapshot.node(ix))) {
             Some((_, Some(old))) if *old.node == node => return,
-            Some((ix, Some(old))) => (ix, old.pools.clone(), old.wiring.clone()),
-            Some((ix, None)) => (ix, vec![], None),
+            Some((ix, old)) => (ix, old.cloned()),
             None => {
                 let next = self.snapshot.nodes.len();
                 let next = NodeIx(u32::try_from(next).expect("fewer than 2^32 nodes"));
-                (self.free_nodes.pop().unwrap_or(next), vec![], None)
+                (self.free_nodes.pop().unwrap_or(next), None)
             }
         };
-        self.set_node(ix, Arc::new(node), pools, wiring);
+        let domains = self.enter_node(&node.labels);
+        let left = old.iter().flat_map(|o| o.domains.iter());
+        left.for_each(|old| self.leave(*old));
+        let entry = NodeEntry {
+            node: Arc::new(node),
+            pools: old.as_ref().map_or_else(Vec::new, |o| o.pools.clone()),
+            wiring: old.and_then(|o| o.wiring.clone()),
+            domains,
+        };
+        self.set_node(ix, entry);
         self.snapshot.node_index.insert(name.clone(), ix);
         self.loosened = true;
         self.touch_node(name);
@@ -135,6 +146,8 @@ impl Index {
         let Some(ix) = self.snapshot.node_index.remove(name) else {
             return;
         };
+        let left = self.snapshot.node(ix).map(|n| n.domains.clone());
+        left.iter().flat_map(|l| l.iter()).for_each(|old| self.leave(*old));
         settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, None);
         self.free_nodes.push(ix);
         self.changed = true;
@@ -146,6 +159,7 @@ impl Index {
         if let Some(local) = self.local.get(&name) {
             self.stale_pools.extend(local.iter().cloned());
         }
+        self.touch_power_of(&name);
         self.stale_nodes.insert(name);
     }
 
@@ -193,6 +207,19 @@ impl Index {
         self.stale_pools.insert(key);
     }
 
+    /// Pools that the rule speaks of, or spoke of, are assembled again.
+    fn set_taint_rule(&mut self, name: &Name, rule: Option<TaintRule>) {
+        let old = self.taint_rules.remove(name);
+        if old != rule {
+            let all = self.pools.keys();
+            let touched = all.filter(|key| old.iter().chain(&rule).any(|r| pools::is_about(r, key)));
+            self.stale_pools.extend(touched.cloned());
+        }
+        if let Some(rule) = rule {
+            self.taint_rules.insert(name.clone(), rule);
+        }
+    }
+
     fn upsert_claim(&mut self, claim: Claim) {
         let key = claim.key.clone();
         let old = self.snapshot.claims.get(&key).cloned();
@@ -206,6 +233,8 @@ impl Index {
         if was != is {
             self.recount(&key, old.as_deref(), Some(&claim));
         }
+        // A pod that was refused because a device failed can try again.
+        self.loosened |= old.as_ref().is_some_and(|old| old.conditions != claim.conditions);
         self.confirm(&key, Some(&claim));
         self.snapshot.claims.insert(key, Arc::new(claim));
         self.changed = true;

@@ -1,15 +1,16 @@
 //! From ResourceSlices to a pool: newest generation, completeness, validity, classes, and who reaches it.
 //!
-//! Source of the rules: k8s.io/dynamic-resource-allocation/structured/internal. There completeness is a matter
-//! of one node (its own slices, or all of the pool's); device identity is not, so here it is the pool's:
-//! all slices of the newest generation count, and two nodes that use one pool name make it invalid
-//! instead of handing one identity to two devices.
+//! Source of the rules: k8s.io/dynamic-resource-allocation/structured/internal. There completeness and validity are a
+//! matter of one node: its own slices, or all of the pool's. Here they are the pool's, and only where it fails does a
+//! node look at its own part (`share`). Identity is always the pool's: devices of one name are one device.
+
+mod share;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::PoolKey;
-use crate::model::{Bits, Classified, CounterSet, Device, Name, Node, NodeScope, Slice};
+use crate::model::{Bits, Classified, CounterSet, Device, Name, Node, NodeScope, Slice, TaintRule};
 use crate::snapshot::{MaskCache, Pool, PoolDevice, PoolHealth, PoolIx};
 
 /// A pool as the index keeps it.
@@ -26,6 +27,8 @@ pub(super) struct Record {
 pub(super) struct Scopes {
     list: Vec<(NodeScope, Bits)>,
     devices: usize,
+    /// None: what the pool is, it is for every node.
+    share: Option<share::Parts>,
 }
 
 impl Scopes {
@@ -55,26 +58,50 @@ impl Scopes {
         self.list.iter().any(|(scope, _)| !matches!(scope, NodeScope::Node(_)))
     }
 
-    /// What the node sees: None nothing, `Some(None)` everything.
-    pub(super) fn visible(&self, node: &Node) -> Option<Option<Arc<Bits>>> {
-        let mut seen = self.list.iter().filter(|(scope, _)| match scope {
-            NodeScope::Node(name) => *name == node.name,
-            NodeScope::All => true,
-            NodeScope::Selector(selector) => selector.matches(node),
-            NodeScope::PerDevice | NodeScope::Nowhere => false,
-        });
+    /// What the node sees (None: nothing): which devices, None for all of them; and the pool's health for this node,
+    /// where it is not the pool's own.
+    pub(super) fn visible(&self, node: &Node) -> Option<(Option<Arc<Bits>>, Option<PoolHealth>)> {
+        let mut seen = self.list.iter().filter(|(scope, _)| reaches(scope, node));
         let (_, first) = seen.next()?;
         let mut bits = first.clone();
         for (_, more) in seen {
             more.iter().for_each(|i| bits.insert(i));
         }
-        Some((bits.len() < self.devices).then(|| Arc::new(bits)))
+        let health = self.share.as_ref().and_then(|parts| parts.health(node, &bits));
+        Some(((bits.len() < self.devices).then(|| Arc::new(bits)), health))
     }
+}
+
+fn reaches(scope: &NodeScope, node: &Node) -> bool {
+    match scope {
+        NodeScope::Node(name) => *name == node.name,
+        NodeScope::All => true,
+        NodeScope::Selector(selector) => selector.matches(node),
+        NodeScope::PerDevice | NodeScope::Nowhere => false,
+    }
+}
+
+/// Whether an administrator's taint rule can be about devices of the pool.
+pub(super) fn is_about(rule: &TaintRule, key: &PoolKey) -> bool {
+    rule.driver.as_ref().is_none_or(|d| *d == key.driver) && rule.pool.as_ref().is_none_or(|p| *p == key.name)
+}
+
+/// The device with the taints of the rules that are about it, behind its own.
+fn tainted(device: &Arc<Device>, rules: &[&TaintRule]) -> Arc<Device> {
+    let about = |r: &&&TaintRule| r.device.as_ref().is_none_or(|d| *d == device.name);
+    let added: Vec<_> = rules.iter().filter(about).map(|r| r.taint.clone()).collect();
+    if added.is_empty() {
+        return device.clone();
+    }
+    let mut device = Device::clone(device);
+    device.taints = device.taints.iter().cloned().chain(added).collect();
+    Arc::new(device)
 }
 
 pub(super) fn assemble(
     key: &PoolKey,
     slices: &BTreeMap<Name, Arc<Slice>>,
+    rules: &[&TaintRule],
     classify: impl Fn(&Device, &NodeScope) -> Classified,
 ) -> (Pool, Scopes) {
     let generation = slices.values().map(|s| s.generation).max().unwrap_or(0);
@@ -89,7 +116,7 @@ pub(super) fn assemble(
             };
             PoolDevice {
                 classified: classify(device, &scope),
-                device: device.clone(),
+                device: tainted(device, rules),
                 scope,
             }
         }));
@@ -122,8 +149,12 @@ pub(super) fn assemble(
         counter_sets,
         masks: MaskCache::default(),
         summary: std::sync::OnceLock::new(),
+        boards: std::sync::OnceLock::new(),
     };
     pool.health = health(&pool, &current);
+    if pool.health != PoolHealth::Complete && current.iter().all(|s| s.unsupported.is_none()) {
+        scopes.share = share::Parts::of(&pool, &current);
+    }
     (pool, scopes)
 }
 
@@ -152,6 +183,10 @@ fn fault(pool: &Pool) -> Option<String> {
             .find(|(i, d)| pool.by_name[&d.device.name] != *i)?;
         return Some(format!("device {} is listed twice", twice.1.device.name));
     }
+    counter_fault(pool)
+}
+
+fn counter_fault(pool: &Pool) -> Option<String> {
     if let Some(pair) = pool.counter_sets.windows(2).find(|p| p[0].name == p[1].name) {
         return Some(format!("counter set {} is listed twice", pair[0].name));
     }

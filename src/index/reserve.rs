@@ -68,9 +68,10 @@ impl Index {
         let mut scratch: BTreeMap<PoolKey, PoolState> = BTreeMap::new();
         for (i, wanted) in reservation.claims.iter().enumerate() {
             self.reservable(wanted, &reservation.claims[..i])
-                .and_then(|()| self.fits(&wanted.results, &mut scratch))
+                .and_then(|()| self.fits(&reservation.node, &wanted.results, &mut scratch))
                 .map_err(|why| Conflict(why.into()))?;
         }
+        self.affords(&reservation).map_err(|why| Conflict(why.into()))?;
         self.reservations.last += 1;
         let id = ReservationId(self.reservations.last);
         for wanted in &reservation.claims {
@@ -146,15 +147,25 @@ impl Index {
         Ok(())
     }
 
-    fn fits(&self, results: &[DeviceResult], scratch: &mut BTreeMap<PoolKey, PoolState>) -> Result<(), String> {
+    fn fits(
+        &self,
+        node: &Name,
+        results: &[DeviceResult],
+        scratch: &mut BTreeMap<PoolKey, PoolState>,
+    ) -> Result<(), String> {
+        let entry = self.snapshot.node_named(node);
         for result in results {
             let key = PoolKey::of(&result.id);
             if !scratch.contains_key(&key) {
-                let state = self.pools.get(&key).and_then(|r| self.snapshot.pool(r.ix));
-                let Some(state) = state else {
+                let found = self
+                    .pools
+                    .get(&key)
+                    .and_then(|r| Some((r.ix, self.snapshot.pool(r.ix)?)));
+                let Some((ix, state)) = found else {
                     return Err(format!("device {}: its pool is gone", result.id));
                 };
-                if state.pool.health != PoolHealth::Complete {
+                let seen = entry.and_then(|e| e.pools.iter().find(|v| v.pool == ix));
+                if *seen.map_or(&state.pool.health, |v| v.health(&state.pool)) != PoolHealth::Complete {
                     return Err(format!("device {}: its pool is being updated", result.id));
                 }
                 scratch.insert(key.clone(), PoolState::clone(state));

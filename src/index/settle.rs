@@ -1,11 +1,11 @@
 //! Bringing the snapshot up to date with what changed: pools first, then what is taken of them, then
-//! what nodes see of them. Only what was marked is looked at.
+//! what nodes see of them, then what is drawn of the power domains. Only what was marked is looked at.
 
 use std::sync::Arc;
 
 use super::{Index, NodeIx, PoolIx, PoolKey, pools, usage};
-use crate::model::{Labels, Name, Node, NodeScope};
-use crate::snapshot::{NodeEntry, PoolState, Visible, Wiring};
+use crate::model::{Labels, Name, NodeScope, TaintRule};
+use crate::snapshot::{NodeEntry, PoolState, Visible};
 
 impl Index {
     pub(super) fn settle(&mut self) {
@@ -18,20 +18,28 @@ impl Index {
         while let Some(name) = self.stale_nodes.pop_first() {
             self.settle_node(&name);
         }
+        while let Some(key) = self.stale_power.pop_first() {
+            self.settle_power(&key);
+        }
     }
 
     fn settle_pool(&mut self, key: &PoolKey) {
+        self.touch_power(key);
         let Some(record) = self.pools.get(key) else { return };
         if record.slices.is_empty() {
             let ix = record.ix;
             self.link(key, pools::Scopes::default());
             self.pools.remove(key);
             self.set_pool(ix, None);
+            if self.snapshot.power.wide.contains_key(&ix) {
+                Arc::make_mut(&mut self.snapshot.power.wide).remove(&ix);
+            }
             self.free_pools.push(ix);
             return;
         }
         let (ix, snapshot) = (record.ix, &self.snapshot);
-        let (fresh, scopes) = pools::assemble(key, &record.slices, |device, scope| {
+        let rules: Vec<&TaintRule> = self.taint_rules.values().filter(|r| pools::is_about(r, key)).collect();
+        let (fresh, scopes) = pools::assemble(key, &record.slices, &rules, |device, scope| {
             let node = match scope {
                 NodeScope::Node(name) => snapshot.node_named(name),
                 _ => None,
@@ -55,6 +63,7 @@ impl Index {
     }
 
     fn settle_state(&mut self, key: &PoolKey) {
+        self.touch_power(key);
         // A pool that is not published has no state; what is held of it waits in the ledger.
         let Some((ix, old)) = self
             .pools
@@ -88,10 +97,11 @@ impl Index {
         keys.dedup();
         for key in keys {
             let Some(record) = self.pools.get(key) else { continue };
-            if let Some(devices) = record.scopes.visible(&entry.node) {
+            if let Some((devices, health)) = record.scopes.visible(&entry.node) {
                 visible.push(Visible {
                     pool: record.ix,
                     devices,
+                    health,
                 });
             }
         }
@@ -105,8 +115,12 @@ impl Index {
             false => None,
         };
         if entry.pools != visible || entry.wiring.as_deref() != wiring.as_ref() {
-            let node = entry.node.clone();
-            self.set_node(ix, node, visible, wiring.map(Arc::new));
+            let entry = NodeEntry {
+                pools: visible,
+                wiring: wiring.map(Arc::new),
+                ..(**entry).clone()
+            };
+            self.set_node(ix, entry);
             self.loosened = true;
         }
     }
@@ -145,9 +159,8 @@ impl Index {
         self.changed = true;
     }
 
-    pub(super) fn set_node(&mut self, ix: NodeIx, node: Arc<Node>, pools: Vec<Visible>, wiring: Option<Arc<Wiring>>) {
+    pub(super) fn set_node(&mut self, ix: NodeIx, entry: NodeEntry) {
         let nodes = Arc::make_mut(&mut self.snapshot.nodes);
-        let entry = NodeEntry { node, pools, wiring };
         put(nodes, ix.0, Some(Arc::new(entry)));
         self.changed = true;
     }

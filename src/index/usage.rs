@@ -28,8 +28,13 @@ pub(super) fn add(state: &mut PoolState, held: &Use) {
     let first = !in_use(state, ix);
     // The same card under another name goes with it.
     let pool = state.pool.clone();
-    for twin in pool.summary().twins.get(&ix).into_iter().flatten() {
+    let twins = |ix: &u32| pool.summary().twins.get(ix).into_iter().flatten();
+    for twin in twins(&ix) {
         state.taken.insert(*twin as usize);
+        // Which of several devices of one name it is cannot be told: all of them, each with its twins.
+        if pool.devices[*twin as usize].device.name == held.device {
+            twins(twin).for_each(|t| state.taken.insert(*t as usize));
+        }
     }
     match held.share {
         None => state.taken.insert(ix as usize),

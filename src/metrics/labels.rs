@@ -126,8 +126,10 @@ pub enum Bound {
     Already,
     /// Bound; there was no claim to allocate.
     WithoutClaims,
-    /// Placement said no at the last moment.
+    /// Placement said no at the last moment, or the devices failed.
     Refused,
+    /// Claims allocated; their devices are not ready yet.
+    Awaited,
     /// Somebody else changed an object, or took a device.
     Conflict,
     /// The API failed.
@@ -135,11 +137,12 @@ pub enum Bound {
 }
 
 impl Bound {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Bound,
         Self::Already,
         Self::WithoutClaims,
         Self::Refused,
+        Self::Awaited,
         Self::Conflict,
         Self::Error,
     ];
@@ -150,6 +153,7 @@ impl Bound {
             Self::Already => "already",
             Self::WithoutClaims => "without_claims",
             Self::Refused => "refused",
+            Self::Awaited => "awaited",
             Self::Conflict => "conflict",
             Self::Error => "error",
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Allocation, Labels, Name, NamespacedName, QualifiedName, Quantity, Toleration};
+use super::{Allocation, DeviceCondition, Labels, Name, NamespacedName, QualifiedName, Quantity, Toleration};
 
 /// Selectors are CEL source here; `selector` compiles them. The text is the identity.
 pub type SelectorText = Name;
@@ -113,6 +113,10 @@ pub struct Claim {
     pub owner_pod: Option<Name>,
     pub spec: Arc<ClaimSpec>,
     pub allocation: Option<Arc<Allocation>>,
+    /// `allocation.allocationTimestamp`, in seconds since the epoch.
+    pub allocated_at: Option<i64>,
+    /// What drivers report of the allocated devices, as far as somebody waits for it.
+    pub conditions: Vec<DeviceCondition>,
     pub reserved_for: Vec<Consumer>,
 }
 

@@ -85,6 +85,16 @@ pub struct Taint {
     pub effect: Effect,
 }
 
+/// A taint an administrator puts on devices from outside their slices (DeviceTaintRule). What is None selects all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaintRule {
+    pub name: Name,
+    pub driver: Option<Name>,
+    pub pool: Option<Name>,
+    pub device: Option<Name>,
+    pub taint: Taint,
+}
+
 /// Tolerates taints: `key` None matches every key; `value` None means operator Exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Toleration {

@@ -6,6 +6,7 @@
 mod allocation;
 mod bits;
 mod claim;
+mod conditions;
 mod device;
 mod node;
 mod pod;
@@ -20,13 +21,14 @@ pub use claim::{
     Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
     DeviceRequest, Request, RequestKind, SelectorText, SubRequest,
 };
+pub use conditions::{DeviceCondition, Readiness};
 pub use device::{
     AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Effect, NodeScope, QualifiedName, RequestPolicy,
-    Slice, Taint, Toleration,
+    Slice, Taint, TaintRule, Toleration,
 };
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
 pub use pod::{Pod, PodClaim, PodClaimSource};
-pub use power::{Classified, Classifier, WattOrigin};
+pub use power::{Budget, Classified, Classifier, WattOrigin};
 pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};
 pub use refusal::{Reason, Refusal};

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::allowed::Allowed;
 use super::group::Group;
 use super::matching::SelectorUse;
 use super::wish::Wishes;
 use super::words::Texts;
 use super::{Context, Topology};
 use crate::model::{
-    Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Reason,
-    Refusal, Request, RequestKind,
+    Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource,
+    Readiness, Reason, Refusal, Request, RequestKind,
 };
 use crate::snapshot::NodeEntry;
 
@@ -40,6 +41,7 @@ pub struct Demand {
     pub(super) group: Option<Group>,
     pub(super) texts: Texts,
     spent: AtomicU32,
+    cut: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -90,6 +92,12 @@ impl Demand {
         if wishes.class.is_none() && !wishes.mix.unwrap_or(ctx.rules.mix_classes) {
             wishes.class = group.as_ref().and_then(|g| g.class.clone());
         }
+        wishes.allowed = Allowed::of(ctx, &pod.key.namespace)?;
+        if let (Some(class), Some(allowed)) = (&wishes.class, &wishes.allowed)
+            && !allowed.admits(Some(class))
+        {
+            return Err(allowed.refusal("the pod asks for", class));
+        }
         let mut claims: Vec<ClaimDemand> = vec![];
         let mut seen: Vec<NamespacedName> = vec![];
         for entry in &pod.claims {
@@ -103,6 +111,7 @@ impl Demand {
             claims.push(match &claim.allocation {
                 Some(allocation) => {
                     has_room_for(claim, pod)?;
+                    can_become_ready(claim, pod)?;
                     ClaimDemand::Existing(claim.clone(), allocation.clone())
                 }
                 None => {
@@ -124,6 +133,7 @@ impl Demand {
             group,
             texts: Texts::default(),
             spent: AtomicU32::new(0),
+            cut: AtomicU32::new(0),
         })
     }
 
@@ -153,6 +163,16 @@ impl Demand {
             }
         }
         Ok(())
+    }
+
+    /// Searches of this demand that ended at the step limit, whether or not they had found something by then; nodes that
+    /// were not searched at all for want of steps included.
+    pub fn cut_searches(&self) -> u32 {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_cut(&self) {
+        self.cut.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn new_claims(&self) -> impl Iterator<Item = &NewClaim> {
@@ -225,6 +245,17 @@ fn has_room_for(claim: &Claim, pod: &Pod) -> Result<(), Refusal> {
         return Err(Refusal::new(Reason::Limit, words));
     }
     Ok(())
+}
+
+/// A claim whose devices failed is given back when the pod is bound, and allocated anew; not while others hold it.
+fn can_become_ready(claim: &Claim, pod: &Pod) -> Result<(), Refusal> {
+    match claim.readiness() {
+        Readiness::Failed(why) if claim.reserved_for.iter().any(|c| c.uid != pod.uid) => {
+            let words = format!("claim {} is held by other pods, and {why}", claim.key.name);
+            Err(Refusal::new(Reason::ClaimUnusable, words))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Extended resources of the pod that a DeviceClass maps. kube-scheduler leaves those to DRA; where nobody allocates

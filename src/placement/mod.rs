@@ -5,11 +5,13 @@
 //! one node has for each request, `search` picks (with `state` as its ledger), `why` explains a "no", `result` writes
 //! the allocation.
 
+mod allowed;
 mod capacity;
 mod demand;
 mod group;
 mod key;
 mod matching;
+mod power;
 mod quick;
 mod result;
 mod score;
@@ -23,6 +25,7 @@ mod words;
 
 use std::sync::Arc;
 
+pub use allowed::NamespaceClasses;
 pub use demand::Demand;
 pub use score::scores;
 
@@ -41,6 +44,8 @@ pub struct Rules {
     pub topology: Topology,
     /// Node labels that say how near two nodes are, narrowest first; for pods that name a group.
     pub nearness: Vec<Name>,
+    /// What namespaces may use; the first that matches counts. Shared: rules are made for every request.
+    pub allowed: Arc<[NamespaceClasses]>,
 }
 
 /// Of the labels in use: one NVLink domain, the rack, the zone.
@@ -57,6 +62,7 @@ impl Default for Rules {
             spread: false,
             topology: Topology::default(),
             nearness: NEARNESS.map(Name::from).to_vec(),
+            allowed: Arc::default(),
         }
     }
 }
@@ -108,6 +114,8 @@ pub struct Placement {
     pub class: Option<Name>,
     /// Sum of the known watts of its devices. Devices held for admin access do not count, here and in `class`.
     pub watts: u32,
+    /// Devices whose watts are not known, and which `watts` therefore leaves out.
+    pub unknown_watts: u32,
     /// The step limit ended the search: the devices are valid, but there may be better ones.
     pub cut: bool,
 }

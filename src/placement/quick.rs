@@ -3,11 +3,12 @@
 
 use super::demand::{Alternative, ClaimDemand, Demand};
 use super::key::{Chosen, Key};
+use super::power;
 use super::search::Power;
 use super::words::{Shortage, Stages, unlinked};
 use super::{Context, Topology};
 use crate::model::{Count, Name, Reason, Refusal, Taint};
-use crate::snapshot::{NodeEntry, PoolHealth, PoolState, Visible, Wiring};
+use crate::snapshot::{Domain, NodeEntry, PoolHealth, PoolState, Visible, Wiring};
 use crate::topology::Cards;
 
 /// Kinds of device (class, watts) on one node that are counted apart; with more, `solve` decides.
@@ -40,6 +41,10 @@ pub(super) struct Tally<'a> {
     len: usize,
     /// Some device that matches, taken or not, has a wattage class.
     classed: bool,
+    /// The node's tightest power domain. None: no budget.
+    limit: Option<Domain<'a>>,
+    /// A usable device that has a class but no watts.
+    unknown: Option<&'a Name>,
 }
 
 /// None: not the common shape, or a node that needs a closer look. `rank`: `best` will be asked, not only the verdict.
@@ -65,13 +70,25 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
         }; KINDS],
         len: 0,
         classed: false,
+        limit: power::limit(ctx, node),
+        unknown: None,
     };
     for (at, (state, visible)) in ctx.snapshot.pools_of(node).enumerate() {
-        if state.pool.health == PoolHealth::Complete {
-            tally.add(at, state, visible)?;
+        let health = visible.health(&state.pool);
+        if *health == PoolHealth::Complete {
+            // What it draws falls on more domains than the node's.
+            if ctx.snapshot.power.wide.contains_key(&visible.pool) {
+                return None;
+            }
+            tally.add(demand, at, state, visible)?;
         } else {
-            tally.unhealthy.get_or_insert((&state.pool.driver, &state.pool.health));
+            tally.unhealthy.get_or_insert((&state.pool.driver, health));
         }
+    }
+    // Not counted, or of unknown watts; and what is not counted would be best to take first, which is not what is cheapest.
+    let uncounted = |k: &Kind<'_>| k.class.is_none() && k.watts.is_none();
+    if tally.limit.is_some() && tally.kinds[..tally.len].iter().any(uncounted) {
+        return None;
     }
     if tally.links {
         tally.is_plain().then_some(())?;
@@ -99,7 +116,7 @@ fn common_shape(demand: &Demand) -> Option<(&Alternative, u32)> {
 }
 
 impl<'a> Tally<'a> {
-    fn add(&mut self, of_node: usize, state: &'a PoolState, visible: &Visible) -> Option<()> {
+    fn add(&mut self, demand: &Demand, of_node: usize, state: &'a PoolState, visible: &Visible) -> Option<()> {
         let pool = &*state.pool;
         let size = pool.devices.len();
         let summary = pool.summary();
@@ -131,15 +148,24 @@ impl<'a> Tally<'a> {
             if alive & summary.special.word(word) != 0 {
                 return None;
             }
-            self.count(of_node, state, word, alive)?;
+            // Parts of a card count as the card, and only once.
+            if self.limit.is_some() && alive & (summary.parts.word(word) | pool.boards().joined.word(word)) != 0 {
+                return None;
+            }
+            self.count(demand, of_node, state, word, alive)?;
         }
         Some(())
     }
 
     /// Counts the matching devices of one word.
-    fn count(&mut self, of_node: usize, state: &'a PoolState, word: usize, alive: u64) -> Option<()> {
+    fn count(&mut self, demand: &Demand, of_node: usize, state: &'a PoolState, word: usize, alive: u64) -> Option<()> {
         let summary = state.pool.summary();
-        let free = alive & !state.taken.word(word);
+        let mut allowed = alive;
+        if demand.wishes.allowed.is_some() {
+            let barred = summary.groups.iter().filter(|g| !demand.wishes.allow(g.class.as_ref()));
+            allowed &= !barred.fold(0, |bits, g| bits | g.devices.word(word));
+        }
+        let free = allowed & !state.taken.word(word);
         let mut usable = free;
         let mut tainted = free & summary.tainted.word(word);
         while tainted != 0 {
@@ -155,7 +181,8 @@ impl<'a> Tally<'a> {
         s.matched += alive.count_ones();
         s.free += free.count_ones();
         s.tolerated += usable.count_ones();
-        (s.wished, s.supported, s.roomy) = (s.matched, s.tolerated, s.tolerated);
+        s.wished += allowed.count_ones();
+        s.roomy = s.tolerated;
         for group in &summary.groups {
             let of_group = alive & group.devices.word(word);
             if of_group == 0 {
@@ -163,6 +190,10 @@ impl<'a> Tally<'a> {
             }
             self.classed |= group.class.is_some();
             let n = (of_group & usable).count_ones();
+            if n > 0 && group.class.is_some() && group.watts.is_none() {
+                let at = word * 64 + (of_group & usable).trailing_zeros() as usize;
+                self.unknown = self.unknown.or(state.pool.devices.get(at).map(|d| &d.device.name));
+            }
             if n > 0 {
                 let wiring = self.wiring.filter(|_| self.links);
                 let kind = self.kind(group.class.as_ref(), group.watts)?;
@@ -227,19 +258,28 @@ impl<'a> Tally<'a> {
             return None;
         }
         // One pass a class, and one without any; by permission, all together if no single class will do.
+        // Watts nobody knows are not given where there is a budget.
+        let known = |k: &Kind<'_>| self.limit.is_none() || k.watts.is_some() || k.class.is_none();
+        let within = |power: &Power| {
+            self.limit
+                .is_none_or(|l| power.watts() <= l.left() || power.watts() == 0)
+        };
         let passes = kinds.iter().map(|k| k.class).chain([None]);
         let one = passes
             .filter(|class| wish.is_none() || *class == wish)
             .filter_map(|class| {
                 let of_class = |k: &Kind<'_>| k.class == class;
-                let power = self.cheapest(kinds, |k| of_class(k) || (k.class.is_none() && wish.is_none()))?;
+                let power = self.cheapest(kinds, |k| {
+                    known(k) && (of_class(k) || (k.class.is_none() && wish.is_none()))
+                });
+                let power = power.filter(within)?;
                 let free: u32 = kinds.iter().filter(|k| of_class(k)).map(|k| k.usable).sum();
                 Some((self.key(kinds.iter().find(|k| of_class(k)), power)?, free))
             })
             .min();
         let any = || {
             let allowed = self.mix && wish.is_none();
-            let power = allowed.then(|| self.cheapest(kinds, |_| true)).flatten()?;
+            let power = allowed.then(|| self.cheapest(kinds, known)).flatten().filter(within)?;
             // Of several kinds, where links would tell them apart, `is_plain` has stepped aside.
             self.key(kinds.first(), power)
         };
@@ -313,9 +353,24 @@ impl<'a> Tally<'a> {
         None
     }
 
+    /// Some: without its budget the node would do.
+    fn over_budget(&self, demand: &Demand) -> Option<Refusal> {
+        let limit = self.limit?;
+        let (key, _) = Self { limit: None, ..*self }.best(demand)?;
+        if key.power.unknown() > 0
+            && let Some(device) = self.unknown
+        {
+            return Some(power::unknown(device));
+        }
+        Some(power::refusal(&limit, key.power.watts()))
+    }
+
     pub(super) fn verdict(&self, demand: &Demand) -> Result<(), Refusal> {
         if self.best(demand).is_some() {
             return Ok(());
+        }
+        if let Some(refusal) = self.over_budget(demand) {
+            return Err(refusal);
         }
         if self.links && self.topology == Topology::Required {
             let anywhere = Self {

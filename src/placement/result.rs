@@ -100,6 +100,7 @@ pub(super) fn placement(
         },
         class,
         watts: tally.watts,
+        unknown_watts: tally.unknown,
         cut,
     })
 }
@@ -108,13 +109,17 @@ pub(super) fn placement(
 struct Tally {
     classes: Vec<Name>,
     watts: u32,
+    unknown: u32,
 }
 
 impl Tally {
     fn add(&mut self, class: Option<&Name>, watts: Option<u32>) {
         self.classes
             .extend(class.filter(|c| !self.classes.contains(c)).cloned());
-        self.watts = self.watts.saturating_add(watts.unwrap_or(0));
+        match watts {
+            Some(watts) => self.watts = self.watts.saturating_add(watts),
+            None => self.unknown += 1,
+        }
     }
 }
 

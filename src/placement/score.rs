@@ -1,10 +1,11 @@
 //! The order of nodes, and extender scores from it.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::demand::Demand;
 use super::key::Key;
-use super::{Context, quick, solve};
+use super::{Context, power, quick, solve};
 use crate::snapshot::NodeEntry;
 use crate::topology::Nearness;
 
@@ -22,6 +23,8 @@ struct Rank {
     key: Key,
     /// Packing or spreading.
     filling: u32,
+    /// What the node's tightest power domain has left.
+    headroom: Reverse<u64>,
 }
 
 fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
@@ -39,6 +42,7 @@ fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
         distance: demand.group.as_ref().map_or(0, |g| g.distance(&node.node)),
         key,
         filling: if ctx.rules.spread { u32::MAX - left } else { left },
+        headroom: Reverse(power::headroom(ctx, node)),
     })
 }
 

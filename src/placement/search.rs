@@ -33,6 +33,15 @@ impl Power {
         }
     }
 
+    pub(super) fn watts(self) -> u64 {
+        u64::from(self.watts)
+    }
+
+    /// Devices of unknown watts.
+    pub(super) fn unknown(self) -> u32 {
+        self.unknown
+    }
+
     fn and(self, other: Self) -> Self {
         Self {
             unknown: self.unknown.saturating_add(other.unknown),
@@ -140,6 +149,8 @@ struct Order {
     by_power: bool,
     /// How near the cards of the request are at best, whatever else is chosen.
     near: Nearness,
+    /// The least that a device of it adds to the node's power domains, in watts.
+    adds: u64,
 }
 
 /// One device still to be chosen. The search keeps these on a stack of its own: a pod may ask for 2,048 devices, and
@@ -300,6 +311,12 @@ impl Order {
             by_power: {
                 let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
                 offer.alternative.request.admin_access || devices.all(|d| d.card.is_none())
+            },
+            adds: match &view.budget {
+                Some(budget) if !offer.alternative.request.admin_access => {
+                    budget.least(picks.iter().map(|i| &offer.candidates[*i]))
+                }
+                _ => 0,
             },
             picks,
             near: Nearness::ZERO,
@@ -491,8 +508,11 @@ impl<'v> Search<'_, 'v> {
         let by_power = order.by_power;
         let spare = if order.fails { 0 } else { frame.missing - 1 };
         let last = order.picks.len().saturating_sub(spare);
-        if std::mem::take(&mut frame.fresh) && order.tangled && !order.fails && !self.enough_fit(frame) {
-            return Move::Back;
+        if std::mem::take(&mut frame.fresh) && !order.fails {
+            let missing = u64::try_from(frame.missing).unwrap_or(u64::MAX);
+            if !self.state.affords(order.adds.saturating_mul(missing)) || order.tangled && !self.enough_fit(frame) {
+                return Move::Back;
+            }
         }
         while frame.at < last {
             let at = frame.at;

@@ -77,7 +77,15 @@ fn solve<'a>(
 ) -> Result<(View<'a>, Choice, bool), Refusal> {
     let allowance = demand.allowance();
     if allowance == 0 {
+        demand.note_cut();
         return Err(why::cut(0));
+    }
+    if let Some(allowed) = &demand.wishes.allowed
+        && let Some(class) = held_classes(ctx, demand, node)
+            .iter()
+            .find(|c| !allowed.admits(Some(c)))
+    {
+        return Err(allowed.refusal("the pod's claims hold devices of", class));
     }
     let (view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
     // To look at every device for every alternative is work as well.
@@ -93,10 +101,14 @@ fn solve<'a>(
     match outcome {
         Outcome::Found { choice, cut } => {
             demand.spend(allowance - steps);
+            if cut {
+                demand.note_cut();
+            }
             Ok((view, choice, cut))
         }
         Outcome::Cut => {
             demand.spend(allowance);
+            demand.note_cut();
             Err(why::cut(allowance))
         }
         Outcome::Nothing | Outcome::Failed { .. } => {
@@ -303,7 +315,15 @@ fn held_classes(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Vec<Name
 /// Where a device is found from this node.
 pub(super) fn state_of<'a>(ctx: Context<'a>, node: &'a NodeEntry, id: &DeviceId) -> Option<(&'a PoolState, usize)> {
     let mut pools = ctx.snapshot.pools_of(node);
-    let (state, _) = pools.find(|(s, _)| s.pool.driver == id.driver && s.pool.name == id.pool)?;
+    let (state, visible) = pools.find(|(s, _)| s.pool.driver == id.driver && s.pool.name == id.pool)?;
     let at = *state.pool.by_name.get(&id.device)? as usize;
+    // Of several of one name the one this node sees.
+    let mut seen = state.pool.devices.iter().enumerate();
+    let at = match visible.sees(at) {
+        true => at,
+        false => seen
+            .find(|(i, d)| d.device.name == id.device && visible.sees(*i))
+            .map_or(at, |(i, _)| i),
+    };
     (at < state.pool.devices.len()).then_some((&**state, at))
 }

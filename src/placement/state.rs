@@ -1,6 +1,7 @@
 //! The ledger of one search: what the devices chosen so far take, and whether one more may join them. Every `take`
 //! has its `give_back`, in reverse order.
 
+use super::power::Meter;
 use super::view::{Candidate, Offer, View, given, left};
 use crate::model::{AttributeValue, ConstraintKind};
 
@@ -10,6 +11,7 @@ pub(super) struct Relaxed {
     pub(super) constraints: bool,
     pub(super) classes: bool,
     pub(super) topology: bool,
+    pub(super) power: bool,
     /// Counters, shares, and devices being given once.
     pub(super) room: bool,
 }
@@ -23,6 +25,8 @@ pub(super) struct State<'v> {
     drawn: Vec<((usize, usize, usize), i128)>,
     /// By rule: the values of the devices chosen under it, in order.
     values: Vec<Vec<&'v AttributeValue>>,
+    /// None: no budget, or not looked at.
+    meter: Option<Meter<'v>>,
 }
 
 #[derive(Clone, Default)]
@@ -43,6 +47,7 @@ impl<'v> State<'v> {
             chosen: vec![Chosen::default(); view.devices.len()],
             drawn: vec![],
             values: vec![vec![]; view.rules.len()],
+            meter: view.budget.as_ref().filter(|_| !relaxed.power).map(Meter::new),
         }
     }
 
@@ -52,6 +57,12 @@ impl<'v> State<'v> {
         self.agrees(offer, candidate)
             && self.unheld(claim, candidate, admin)
             && (self.relaxed.room || admin || self.has_room(candidate))
+            && (admin || self.meter.as_ref().is_none_or(|m| m.fits(candidate)))
+    }
+
+    /// Whether the budget could bear so many watts more.
+    pub(super) fn affords(&self, watts: u64) -> bool {
+        self.meter.as_ref().is_none_or(|m| m.affords(watts))
     }
 
     /// Takes the device for the claim, or says no and changes nothing.
@@ -65,6 +76,9 @@ impl<'v> State<'v> {
         }
         if !admin {
             self.draw(candidate, 1);
+            if let Some(meter) = &mut self.meter {
+                meter.take(candidate);
+            }
         }
         if candidate.takes.is_none() {
             self.chosen[candidate.dev].holders |= 1 << claim;
@@ -82,6 +96,9 @@ impl<'v> State<'v> {
         }
         if !admin {
             self.draw(candidate, -1);
+            if let Some(meter) = &mut self.meter {
+                meter.give_back(candidate);
+            }
         }
         if candidate.takes.is_none() {
             self.chosen[candidate.dev].holders &= !(1 << claim);

@@ -5,6 +5,7 @@ use super::capacity::{consumption, serves};
 use super::demand::{Alternative, Demand, NewClaim};
 use super::key::Chosen;
 use super::matching::{Matching, failure, matching};
+use super::power::Budget;
 use super::words::{Shortage, Stages, unhealthy};
 use super::{Context, Topology};
 use crate::model::{
@@ -20,7 +21,7 @@ const LOOKED_PER_STEP: usize = 64;
 #[derive(Debug)]
 pub(super) struct View<'a> {
     pub(super) pools: Vec<&'a PoolState>,
-    /// Those that match some request, in list order: pools by (driver, name), devices as published.
+    /// Those that match some request, in list order: pools by (driver, name), those with binding conditions last, devices as published.
     pub(super) devices: Vec<Dev<'a>>,
     /// Wattage classes of `devices`; a class is its position here.
     pub(super) classes: Vec<&'a Name>,
@@ -37,6 +38,8 @@ pub(super) struct View<'a> {
     pub(super) held: Chosen,
     /// Free whole cards by wattage class: multi-GPU pods are of one class, so that groups are.
     free: Vec<Cards>,
+    /// What power budgets leave the pod. None: no budget has a say.
+    pub(super) budget: Option<Budget<'a>>,
     /// Driver and health of the first pool that yields nothing.
     unhealthy: Option<(&'a Name, &'a PoolHealth)>,
 }
@@ -131,6 +134,7 @@ impl<'a> View<'a> {
             cliques: demand.topology(ctx) == Topology::Required,
             held: Chosen::default(),
             free: vec![],
+            budget: None,
             unhealthy: None,
         };
         for (claim, new) in claims.iter().enumerate() {
@@ -140,11 +144,15 @@ impl<'a> View<'a> {
             }
         }
         let mut failed = false;
-        for (at, (state, visible)) in ctx.snapshot.pools_of(node).enumerate() {
-            if state.pool.health == PoolHealth::Complete {
+        let mut pools: Vec<_> = ctx.snapshot.pools_of(node).enumerate().collect();
+        // As in-tree, those whose devices have to be waited for come last.
+        pools.sort_by_key(|(_, (state, visible))| state.pool.summary().waiting.iter().any(|i| visible.sees(i)));
+        for (at, (state, visible)) in pools {
+            let health = visible.health(&state.pool);
+            if *health == PoolHealth::Complete {
                 failed |= view.add_pool(demand, at, state, visible, purpose)?;
             } else if view.unhealthy.is_none() {
-                view.unhealthy = Some((&state.pool.driver, &state.pool.health));
+                view.unhealthy = Some((&state.pool.driver, health));
             }
         }
         let mut offers = view.requests.iter_mut().flat_map(|r| r.offers.iter_mut());
@@ -155,6 +163,9 @@ impl<'a> View<'a> {
         }
         view.add_rules(&claims);
         view.add_cards(ctx, demand, node);
+        if purpose == Purpose::Place {
+            view.budget = Budget::of(ctx, node, &view.pools, &view.devices);
+        }
         view.sort_into_kinds();
         Ok((view, failed))
     }
@@ -342,7 +353,8 @@ impl<'a> View<'a> {
         let likeness = self.devices.iter().enumerate().map(|(i, dev)| {
             let unlike = dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty();
             let card = dev.card.map(|c| if uniform { 0 } else { c });
-            (unlike.then_some(i), dev.class, dev.watts, card)
+            let budget = self.budget.as_ref().map(|b| b.kind(i));
+            (unlike.then_some(i), dev.class, dev.watts, card, budget)
         });
         let likeness: Vec<_> = likeness.collect();
         let key = |i: usize| (&likeness[i], &members[i * width..][..width]);
@@ -450,7 +462,8 @@ impl<'a> Offer<'a> {
         }
         self.asked += usize::from(all);
         self.stages.matched += 1;
-        if purpose == Purpose::Place && !demand.wishes.admit(driver, dev.info) {
+        let allowed = admin || demand.wishes.allow(dev.info.classified.class.as_ref());
+        if purpose == Purpose::Place && !(allowed && demand.wishes.admit(driver, dev.info)) {
             return;
         }
         self.stages.wished += 1;
@@ -463,10 +476,6 @@ impl<'a> Offer<'a> {
             return;
         }
         self.stages.tolerated += 1;
-        if !device.binding_conditions.is_empty() {
-            return;
-        }
-        self.stages.supported += 1;
         let counted = admin || dev.shared || dev.counters.iter().all(|(s, c, n)| left(state, *s, *c) >= *n);
         if !(room && counted) {
             return;

@@ -1,6 +1,7 @@
 //! Why nothing was found, when no request alone explains it: the rule without which there would be a solution.
 
 use super::demand::{Demand, RESULTS};
+use super::power;
 use super::search::Outcome;
 use super::solve::{Passes, over_alternatives};
 use super::state::Relaxed;
@@ -34,6 +35,22 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
     }
     if let Some(refusal) = too_many(demand, view) {
         return refusal;
+    }
+    if view.budget.is_some() {
+        let relaxed = Relaxed {
+            power: true,
+            ..Relaxed::default()
+        };
+        let granted = STEPS.min(*left);
+        let mut steps = granted;
+        let attempt = |offers: &[usize], steps: &mut u32| passes.run(view, offers, relaxed, false, steps);
+        let found = over_alternatives(view, &mut steps, attempt);
+        *left -= granted - steps;
+        if let Outcome::Found { choice, .. } = found
+            && let Some(refusal) = power::over(view, &choice)
+        {
+            return refusal;
+        }
     }
     let mut possible_without = |relaxed: Relaxed| {
         let granted = STEPS.min(*left);

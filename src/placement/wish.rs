@@ -1,6 +1,7 @@
 //! What a pod's annotations ask of its devices. Reads them once per request; knows nothing of nodes.
 
 use super::Topology;
+use super::allowed::Allowed;
 use crate::model::{Name, Pod, Reason, Refusal};
 use crate::snapshot::PoolDevice;
 
@@ -28,6 +29,8 @@ pub(super) struct Wishes {
     /// Exact UUIDs; empty: any.
     use_uuid: Vec<String>,
     no_uuid: Vec<String>,
+    /// What the pod's namespace may use. None: everything.
+    pub(super) allowed: Option<Allowed>,
 }
 
 impl Wishes {
@@ -60,7 +63,13 @@ impl Wishes {
             no_type: lower(list(pod, NO_TYPE)?),
             use_uuid: list(pod, USE_UUID)?,
             no_uuid: list(pod, NO_UUID)?,
+            allowed: None,
         })
+    }
+
+    /// Whether the namespace may use devices of the class.
+    pub(super) fn allow(&self, class: Option<&Name>) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.admits(class))
     }
 
     /// No wish that has to be looked up device by device.
@@ -98,7 +107,12 @@ impl Wishes {
                 parts.push(format!("{key}={}", list.join(",")));
             }
         }
-        parts.join(" ")
+        let own = parts.join(" ");
+        match &self.allowed {
+            None => own,
+            Some(allowed) if own.is_empty() => allowed.words(),
+            Some(allowed) => format!("{own} and {}", allowed.words()),
+        }
     }
 }
 

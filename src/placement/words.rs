@@ -19,8 +19,6 @@ pub(super) struct Stages {
     pub(super) free: u32,
     /// ... and have no taint in the way.
     pub(super) tolerated: u32,
-    /// ... and need nothing that is not built.
-    pub(super) supported: u32,
     /// ... and have counters and capacity left.
     pub(super) roomy: u32,
 }
@@ -109,14 +107,11 @@ impl Shortage<'_> {
                 None => format!("free {class} devices are tainted"),
             };
             (Reason::Tainted, words)
-        } else if s.supported < n {
-            let words = format!("free {class} devices have binding conditions, which are not supported yet");
-            (Reason::Unsupported, words)
         } else if s.roomy < n {
             let words = format!(
                 "counters or capacity are left for {} of {}, {asked}",
                 s.roomy,
-                devices(s.supported, class)
+                devices(s.tolerated, class)
             );
             (Reason::CapacityExhausted, words)
         } else {

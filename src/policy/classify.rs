@@ -1,14 +1,19 @@
-//! Gives every device its class and watts: the policy's classes first, then the product table.
+//! Gives every device its class and watts, and every node its power domains. Watts: a limit measured on the node, else
+//! the policy's, else the product table's. Class: the policy's, else one derived from the product and its watts, so that
+//! two cards of one product with different limits are of two classes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Policy, board_power, class_name};
-use crate::model::{Classified, Classifier, Device, Labels, Name, WattOrigin};
+use super::{Policy, PowerDomain, board_power, class_name};
+use crate::model::{AttributeValue, Budget, Classified, Classifier, Device, Labels, Name, WattOrigin};
+use crate::topology::{Report, annotation};
 
 /// Products remembered; a driver that invents names must not grow our memory.
 const MOST_PRODUCTS: usize = 1024;
+/// Limits a probe may report, in watts; what is beyond is a fault of a tool, not a card.
+const LIMITS: std::ops::RangeInclusive<u32> = 1..=10_000;
 
 /// Classes and watts by one policy. Used by the index task, so its lock is never waited for.
 #[derive(Debug)]
@@ -16,11 +21,13 @@ pub struct PolicyClassifier {
     policy: Arc<Policy>,
     /// Devices each class's selector failed on, by position in `policy.classes`.
     errors: Vec<AtomicU64>,
-    /// Derived class and table watts by product name: many devices then share one text.
-    derived: Mutex<HashMap<Name, Derived>>,
+    /// Derived class and table watts by product name and measured limit: many devices then share one text.
+    derived: Mutex<HashMap<(Name, Option<u32>), Derived>>,
+    /// The report read last: a node's devices come one after the other.
+    report: Mutex<Option<(Name, Arc<Report>)>>,
 }
 
-/// Class and watts of a product by its name alone, as far as the name says.
+/// Class of a product by its name and watts, and its watts by its name, as far as the name says.
 type Derived = (Option<Name>, Option<u32>);
 
 impl PolicyClassifier {
@@ -30,6 +37,7 @@ impl PolicyClassifier {
             policy,
             errors,
             derived: Mutex::default(),
+            report: Mutex::default(),
         }
     }
 
@@ -41,17 +49,49 @@ impl PolicyClassifier {
             .filter(|(_, n)| *n > 0)
     }
 
-    fn derive(&self, product: &Name) -> Derived {
+    fn derive(&self, product: &Name, measured: Option<u32>) -> Derived {
         let mut derived = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = derived.get(product) {
+        let key = (product.clone(), measured);
+        if let Some(known) = derived.get(&key) {
             return known.clone();
         }
         let watts = board_power(product).and_then(|p| p.watts());
-        let class = class_name(product, watts).map(Name::from);
+        let class = class_name(product, measured.or(watts)).map(Name::from);
         if derived.len() < MOST_PRODUCTS {
-            derived.insert(product.clone(), (class.clone(), watts));
+            derived.insert(key, (class.clone(), watts));
         }
         (class, watts)
+    }
+
+    /// The limit a probe read for the device's card. A report that cannot be read measures nothing.
+    fn measured(&self, device: &Device, annotations: &Labels) -> Option<u32> {
+        let text = annotations.get(annotation::ANNOTATION)?;
+        let report = {
+            let mut last = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*last {
+                Some((of, report)) if of == text => report.clone(),
+                _ => {
+                    let report = Arc::new(annotation::decode(text).unwrap_or_default());
+                    *last = Some((text.clone(), report.clone()));
+                    report
+                }
+            }
+        };
+        let string = |names: &[&str]| {
+            names.iter().find_map(|name| {
+                device.attributes.iter().find_map(|(q, v)| match v {
+                    AttributeValue::String(text) if &*q.name == *name => Some(&**text),
+                    _ => None,
+                })
+            })
+        };
+        // Of a partition the card.
+        let (uuid, bus) = (
+            string(&["parentUUID", "uuid"]),
+            string(&["parentPciAddr", "pciBusID", "pciAddr"]),
+        );
+        let card = report.card_of(uuid, bus)?;
+        card.power_limit_watts.filter(|w| LIMITS.contains(w))
     }
 
     /// Position of the first class that accepts the device.
@@ -80,25 +120,51 @@ impl PolicyClassifier {
 }
 
 impl Classifier for PolicyClassifier {
-    /// `annotations` will carry what was measured on the node, which then wins over both sources here.
-    fn classify(&self, driver: &Name, device: &Device, labels: &Labels, _annotations: &Labels) -> Classified {
+    fn classify(&self, driver: &Name, device: &Device, labels: &Labels, annotations: &Labels) -> Classified {
         let product = product(driver, device);
-        let (derived, table) = product.map_or((None, None), |p| self.derive(p));
+        let measured = self.measured(device, annotations);
+        let (derived, table) = product.map_or((None, None), |p| self.derive(p, measured));
         let chosen = self
             .policy_class(driver, device, labels)
             .and_then(|at| self.policy.classes.get(at));
-        let (watts, origin) = match (chosen.and_then(|c| c.watts), table) {
-            // What a part of a card draws is not known, whatever the card is limited to.
-            _ if is_partition(driver, device) => (None, WattOrigin::Unknown),
-            (Some(watts), _) => (Some(watts), WattOrigin::Policy),
-            (None, Some(watts)) => (Some(watts), WattOrigin::Table),
-            (None, None) => (None, WattOrigin::Unknown),
-        };
+        let sources = [
+            (measured, WattOrigin::Measured),
+            (chosen.and_then(|c| c.watts), WattOrigin::Policy),
+            (table, WattOrigin::Table),
+        ];
+        let known = sources.into_iter().find_map(|(watts, origin)| Some((watts?, origin)));
+        // What a part of a card draws is not known, whatever the card is limited to.
+        let own = known.filter(|_| !is_partition(driver, device));
         Classified {
             class: chosen.map(|c| c.name.clone()).or(derived),
-            watts,
-            origin,
+            watts: own.map(|(watts, _)| watts),
+            origin: own.map_or(WattOrigin::Unknown, |(_, origin)| origin),
+            board: known.map(|(watts, _)| watts),
         }
+    }
+
+    fn budgets(&self, labels: &Labels) -> Vec<Budget> {
+        let of = |domain: &PowerDomain| {
+            let value = labels.get(&domain.label)?;
+            let watts = domain.budgets.get(value).copied().or(domain.budget)?;
+            Some(Budget {
+                label: domain.label.clone(),
+                value: value.clone(),
+                watts,
+            })
+        };
+        self.policy.power.iter().filter_map(of).collect()
+    }
+
+    fn named_budgets(&self) -> Vec<Budget> {
+        let named = self.policy.power.iter().flat_map(|domain| {
+            domain.budgets.iter().map(|(value, watts)| Budget {
+                label: domain.label.clone(),
+                value: value.clone(),
+                watts: *watts,
+            })
+        });
+        named.collect()
     }
 }
 

@@ -1,12 +1,12 @@
 //! A policy that has been checked: every value in it is legal and means one thing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
 use crate::model::{Labels, Name};
-use crate::placement::{Rules, Topology};
+use crate::placement::{NamespaceClasses, Rules, Topology};
 use crate::selector::Selector;
 
 /// One wattage class of the operator's.
@@ -115,6 +115,8 @@ pub struct Policy {
     /// First match wins.
     pub namespaces: Vec<NamespaceRule>,
     pub defaults: Defaults,
+    /// `namespaces` as placement reads them; made when first asked for.
+    pub allowed: OnceLock<Arc<[NamespaceClasses]>>,
 }
 
 impl Policy {
@@ -124,12 +126,21 @@ impl Policy {
             mix_classes: self.placement.mix_classes,
             spread: self.placement.nodes == NodeOrder::Spread,
             topology: self.placement.topology,
+            allowed: self.allowed.get_or_init(|| self.namespace_classes()).clone(),
             nearness: self
                 .placement
                 .nearness
                 .clone()
                 .unwrap_or_else(|| Rules::default().nearness),
         }
+    }
+
+    fn namespace_classes(&self) -> Arc<[NamespaceClasses]> {
+        let rules = self.namespaces.iter().map(|rule| NamespaceClasses {
+            matches: rule.matches.clone(),
+            classes: rule.allowed_classes.clone(),
+        });
+        rules.collect()
     }
 
     pub fn class(&self, name: &str) -> Option<&Class> {

@@ -14,6 +14,7 @@ impl Classifier for NoClass {
             class: None,
             watts: None,
             origin: WattOrigin::Unknown,
+            board: None,
         }
     }
 }
@@ -178,6 +179,8 @@ async fn a_reservation_that_nobody_waits_for_is_released() {
             owner_pod: None,
             spec: Arc::default(),
             allocation: None,
+            allocated_at: None,
+            conditions: vec![],
             reserved_for: vec![],
         };
         let claim = Change::Upsert(Object::Claim(claim));

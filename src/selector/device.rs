@@ -9,6 +9,7 @@ use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelString, MAP_TYPE, 
 use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 
+use super::functions::amounts::Amount;
 use super::kinds::{PatternVal, QuantityVal, SemverVal};
 use crate::model::{AttributeValue, Device, Labels, Name};
 
@@ -104,7 +105,7 @@ impl<'v> MapVal<'v> {
             }
             Entries::CapacitiesOf(device, domain) => {
                 let found = domain.and_then(|domain| device.capacity(domain, key));
-                Ok(found.map(|c| Box::new(QuantityVal(c.value)) as Box<dyn Val + 'v>))
+                Ok(found.map(|c| Box::new(QuantityVal(Amount::of_device(c.value))) as Box<dyn Val + 'v>))
             }
             Entries::Node(labels) if key == "labels" => map(Entries::Labels(labels)),
             Entries::Node(_) => Ok(None),

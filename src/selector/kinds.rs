@@ -5,9 +5,10 @@ use std::any::Any;
 use cel::common::types::Type;
 use cel::common::value::{StaticVal, Val};
 
+use super::functions::amounts::Amount;
+use super::functions::formats::Format;
 use super::functions::net::{Cidr, IpAddr};
 use super::functions::url::Url;
-use crate::model::Quantity;
 
 /// A value type: its wrapper, the name CEL sees, and when two are equal.
 macro_rules! kind {
@@ -44,7 +45,7 @@ macro_rules! kind {
     };
 }
 
-kind!(QuantityVal, QUANTITY, Quantity, "kubernetes.Quantity", |a, b| a == b);
+kind!(QuantityVal, QUANTITY, Amount, "kubernetes.Quantity", |a, b| a == b);
 // Build metadata does not count.
 kind!(SemverVal, SEMVER, semver::Version, "kubernetes.Semver", |a, b| {
     a.cmp_precedence(b).is_eq()
@@ -52,11 +53,13 @@ kind!(SemverVal, SEMVER, semver::Version, "kubernetes.Semver", |a, b| {
 kind!(IpVal, IP, IpAddr, "net.IP", |a, b| a == b);
 kind!(CidrVal, CIDR, Cidr, "net.CIDR", |a, b| a == b);
 kind!(UrlVal, URL, Url, "kubernetes.URL", |a, b| a == b);
+kind!(FormatVal, FORMAT, &'static Format, "kubernetes.NamedFormat", |a, b| a
+    == b);
 // A pattern of the expression, compiled once; no expression can name it.
 kind!(PatternVal, PATTERN, regex::Regex, "wattlane.Pattern", |_, _| false);
 
 /// Types that refuse to be compared with another type, instead of being unequal.
 pub(super) fn strict(value: &dyn Val) -> bool {
     let of = value.get_type();
-    [&QUANTITY, &SEMVER, &IP, &CIDR, &URL].contains(&of)
+    [&QUANTITY, &SEMVER, &IP, &CIDR, &URL, &FORMAT].contains(&of)
 }

@@ -10,7 +10,7 @@ use cel::common::ast::{
 use cel::parser::PrattParser;
 
 use super::device::pattern_name;
-use super::functions::regex;
+use super::functions::{regex, times};
 use super::kinds::PatternVal;
 use super::macros::{self, function};
 use super::rules::{field, homogeneous, inner, literal_type, no_overload};
@@ -255,7 +255,23 @@ impl Checker {
             "lists.range" => "@range",
             "indexOf" => "@indexOf",
             "lastIndexOf" => "@lastIndexOf",
-            "string" if types == [Type::Double] => "@text",
+            "duration" | "timestamp" => {
+                literal_time(name, &args)?;
+                if name == "duration" { "@duration" } else { "@timestamp" }
+            }
+            "string" if types == [Type::Double] || types == [Type::Timestamp] => "@text",
+            // The crate would take the offset the text was written with.
+            "getFullYear" | "getMonth" | "getDayOfYear" | "getDayOfMonth" | "getDate" | "getDayOfWeek" | "getHours"
+            | "getMinutes" | "getSeconds" | "getMilliseconds"
+                if types == [Type::Timestamp] =>
+            {
+                let utc = LiteralValue::String("UTC".to_owned().into());
+                args.push(IdedExpr {
+                    id: 0,
+                    expr: Expr::Literal(utc),
+                });
+                name
+            }
             "matches" | "find" | "findAll" => {
                 self.constant_pattern(&mut args)?;
                 name
@@ -412,6 +428,30 @@ fn paid(condition: IdedExpr, step: IdedExpr) -> (IdedExpr, IdedExpr) {
             (condition, IdedExpr { id: step.id, expr })
         }
         expr => (function("@step", vec![condition]), IdedExpr { id: step.id, expr }),
+    }
+}
+
+/// A literal that can never be read is refused at once, as in Kubernetes.
+fn literal_time(name: &str, args: &[IdedExpr]) -> Result<(), String> {
+    let [
+        IdedExpr {
+            expr: Expr::Literal(literal),
+            ..
+        },
+    ] = args
+    else {
+        return Ok(());
+    };
+    let fine = match literal {
+        LiteralValue::String(text) if name == "duration" => times::duration(text.inner()).is_some(),
+        LiteralValue::String(text) => times::timestamp(text.inner()).is_some(),
+        LiteralValue::Int(seconds) => name == "timestamp" && times::at(*seconds.inner()).is_some(),
+        _ => true,
+    };
+    if fine {
+        Ok(())
+    } else {
+        Err(format!("invalid {name} argument"))
     }
 }
 

@@ -25,6 +25,8 @@ const ORDERED: &[&str] = &[
     "(double, uint) bool",
     "(string, string) bool",
     "(bytes, bytes) bool",
+    "(timestamp, timestamp) bool",
+    "(duration, duration) bool",
 ];
 
 const POSITION: &[&str] = &[
@@ -41,6 +43,9 @@ const ADDRESS_TEST: &[&str] = &[".(ip) bool"];
 const URL_PART: &[&str] = &[".(url) string"];
 const VERSION_PART: &[&str] = &[".(semver) int"];
 const SAME_LIST: &[&str] = &[".(list(A)) list(A)"];
+const OF_TIMESTAMP: &[&str] = &[".(timestamp) int", ".(timestamp, string) int"];
+const OF_TIME: &[&str] = &[".(timestamp) int", ".(timestamp, string) int", ".(duration) int"];
+const FORMAT: &[&str] = &["() format"];
 const EXTREME: &[&str] = &[".(list(A)) A"];
 
 const TABLE: &[(&str, &[&str])] = &[
@@ -60,9 +65,22 @@ const TABLE: &[(&str, &[&str])] = &[
             "(string, string) string",
             "(bytes, bytes) bytes",
             "(list(A), list(A)) list(A)",
+            "(duration, duration) duration",
+            "(duration, timestamp) timestamp",
+            "(timestamp, duration) timestamp",
         ],
     ),
-    ("_-_", NUMERIC),
+    (
+        "_-_",
+        &[
+            "(int, int) int",
+            "(uint, uint) uint",
+            "(double, double) double",
+            "(duration, duration) duration",
+            "(timestamp, duration) timestamp",
+            "(timestamp, timestamp) duration",
+        ],
+    ),
     ("_*_", NUMERIC),
     ("_/_", NUMERIC),
     ("_%_", &["(int, int) int", "(uint, uint) uint"]),
@@ -108,7 +126,17 @@ const TABLE: &[(&str, &[&str])] = &[
     ("dyn", &["(A) dyn"]),
     ("type", &["(A) type"]),
     ("bool", &["(bool) bool", "(string) bool"]),
-    ("int", &["(int) int", "(uint) int", "(double) int", "(string) int"]),
+    (
+        "int",
+        &[
+            "(int) int",
+            "(uint) int",
+            "(double) int",
+            "(string) int",
+            "(duration) int",
+            "(timestamp) int",
+        ],
+    ),
     ("uint", &["(uint) uint", "(int) uint", "(double) uint", "(string) uint"]),
     (
         "double",
@@ -125,6 +153,8 @@ const TABLE: &[(&str, &[&str])] = &[
             "(bytes) string",
             "(ip) string",
             "(cidr) string",
+            "(duration) string",
+            "(timestamp) string",
         ],
     ),
     ("bytes", &["(bytes) bytes", "(string) bytes"]),
@@ -132,6 +162,41 @@ const TABLE: &[(&str, &[&str])] = &[
     ("startsWith", STRING_TEST),
     ("endsWith", STRING_TEST),
     ("matches", &["(string, string) bool", ".(string, string) bool"]),
+    // Times
+    (
+        "duration",
+        &["(duration) duration", "(int) duration", "(string) duration"],
+    ),
+    (
+        "timestamp",
+        &["(timestamp) timestamp", "(int) timestamp", "(string) timestamp"],
+    ),
+    ("getFullYear", OF_TIMESTAMP),
+    ("getMonth", OF_TIMESTAMP),
+    ("getDayOfYear", OF_TIMESTAMP),
+    ("getDayOfMonth", OF_TIMESTAMP),
+    ("getDate", OF_TIMESTAMP),
+    ("getDayOfWeek", OF_TIMESTAMP),
+    ("getHours", OF_TIME),
+    ("getMinutes", OF_TIME),
+    ("getSeconds", OF_TIME),
+    ("getMilliseconds", OF_TIME),
+    // Named formats
+    ("format.named", &["(string) optional(format)"]),
+    ("format.dns1123Label", FORMAT),
+    ("format.dns1123Subdomain", FORMAT),
+    ("format.dns1035Label", FORMAT),
+    ("format.qualifiedName", FORMAT),
+    ("format.dns1123LabelPrefix", FORMAT),
+    ("format.dns1123SubdomainPrefix", FORMAT),
+    ("format.dns1035LabelPrefix", FORMAT),
+    ("format.labelValue", FORMAT),
+    ("format.uri", FORMAT),
+    ("format.uuid", FORMAT),
+    ("format.byte", FORMAT),
+    ("format.date", FORMAT),
+    ("format.datetime", FORMAT),
+    ("validate", &[".(format, string) optional(list(string))"]),
     // Optionals
     ("optional.of", &["(A) optional(A)"]),
     ("optional.none", &["() optional(A)"]),

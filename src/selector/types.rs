@@ -25,6 +25,7 @@ pub(super) enum Type {
     Url,
     Ip,
     Cidr,
+    Format,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Optional(Box<Type>),
@@ -54,10 +55,10 @@ impl Type {
     }
 
     fn nullable(&self) -> bool {
-        use Type::{Cidr, Duration, Ip, Null, Optional, Quantity, Semver, Timestamp, Url};
+        use Type::{Cidr, Duration, Format, Ip, Null, Optional, Quantity, Semver, Timestamp, Url};
         matches!(
             self,
-            Null | Quantity | Semver | Url | Ip | Cidr | Duration | Timestamp | Optional(_)
+            Null | Quantity | Semver | Url | Ip | Cidr | Format | Duration | Timestamp | Optional(_)
         )
     }
 
@@ -161,6 +162,7 @@ impl Type {
             "url" => Self::Url,
             "ip" => Self::Ip,
             "cidr" => Self::Cidr,
+            "format" => Self::Format,
             "A" => Self::Param('A'),
             "B" => Self::Param('B'),
             _ => return None,
@@ -188,6 +190,7 @@ impl fmt::Display for Type {
             Self::Url => "kubernetes.URL",
             Self::Ip => "net.IP",
             Self::Cidr => "net.CIDR",
+            Self::Format => "kubernetes.NamedFormat",
             Self::Device => "kubernetes.DRADevice",
             Self::Node => "wattlane.Node",
             Self::List(t) => return write!(f, "list({t})"),

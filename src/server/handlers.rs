@@ -12,7 +12,7 @@ use super::{BindFailure, Failure, Service, Verdicts};
 use crate::admission::{self, Admitter, Decision};
 use crate::binding::{self, BindOutcome, BindRequest, Binder};
 use crate::convert;
-use crate::metrics::{Bound, Metrics, Readiness};
+use crate::metrics::{Bound, Metrics, Readiness, Verb};
 use crate::model::{NamespacedName, Pod, Reason, Refusal};
 use crate::placement::{self, Context, Demand, Rules};
 use crate::policy::Policy;
@@ -137,7 +137,9 @@ impl Service for Handlers {
                     tally.count(&result);
                     result.err().map(|refusal| refusal.message)
                 };
-                args.names.iter().map(|name| verdict(name.as_str())).collect()
+                let verdicts = args.names.iter().map(|name| verdict(name.as_str())).collect();
+                self.metrics.searches_cut(Verb::Filter, demand.cut_searches());
+                verdicts
             }
             Err(refusal) => {
                 tally.refused[refusal.reason as usize] = args.names.len();
@@ -172,6 +174,7 @@ impl Service for Handlers {
         for ((position, _), score) in known.iter().zip(placement::scores(context, &demand, &nodes)) {
             scores[*position] = score;
         }
+        self.metrics.searches_cut(Verb::Prioritize, demand.cut_searches());
         Ok(scores)
     }
 
@@ -190,7 +193,9 @@ impl Service for Handlers {
             uid: args.uid.as_str().into(),
             node: args.node.as_str().into(),
         };
-        match self.binder.bind(rules, request).await {
+        let bound = self.binder.bind(rules, request).await;
+        self.metrics.searches_cut(Verb::Bind, self.binder.take_cut_searches());
+        match bound {
             Ok(outcome) => {
                 self.metrics.bind(match outcome {
                     BindOutcome::Bound => Bound::Bound,
@@ -202,7 +207,8 @@ impl Service for Handlers {
             Err(error) => {
                 use binding::BindFailure as Kind;
                 let bound = match error.kind {
-                    Kind::Refused(_) | Kind::PodGone | Kind::BoundElsewhere => Bound::Refused,
+                    Kind::Refused(_) | Kind::PodGone | Kind::BoundElsewhere | Kind::Unready => Bound::Refused,
+                    Kind::Awaited => Bound::Awaited,
                     Kind::Conflict | Kind::Busy => Bound::Conflict,
                     Kind::ApiRefused | Kind::Unknown | Kind::Unfinished | Kind::Internal => Bound::Error,
                 };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::MaskCache;
+use super::{Boards, MaskCache};
 use crate::model::{
     AttributeValue, Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity,
 };
@@ -53,11 +53,17 @@ pub struct Pool {
     pub masks: MaskCache<Arc<Verdicts>>,
     /// Computed from `devices` when first asked for.
     pub summary: OnceLock<Summary>,
+    /// Computed from `devices` when first asked for, which is where there are power budgets.
+    pub boards: OnceLock<Boards>,
 }
 
 impl Pool {
     pub fn summary(&self) -> &Summary {
         self.summary.get_or_init(|| Summary::of(&self.devices))
+    }
+
+    pub fn boards(&self) -> &Boards {
+        self.boards.get_or_init(|| Boards::of(&self.driver, &self.devices))
     }
 }
 
@@ -87,10 +93,12 @@ pub struct Summary {
     pub tainted: Bits,
     /// Devices that are more than present or absent: shares, counters, binding conditions, twins.
     pub special: Bits,
+    /// Devices with binding conditions: whoever gets one waits for its driver.
+    pub waiting: Bits,
     /// Devices that are not a whole card: partitions, and cards that are given in shares.
     pub parts: Bits,
-    /// One card listed several times (as a GPU and for passthrough, say), told by its `uuid`: the other positions of
-    /// each. Whoever holds one holds all.
+    /// One card listed several times (as a GPU and for passthrough, say), told by its `uuid`, and devices of one name,
+    /// which are one device to whoever holds it: the other positions of each. Whoever holds one holds all.
     pub twins: BTreeMap<u32, Vec<u32>>,
 }
 
@@ -101,6 +109,7 @@ impl Summary {
             groups: vec![],
             tainted: empty.clone(),
             special: empty.clone(),
+            waiting: empty.clone(),
             parts: empty.clone(),
             twins: twins(devices),
         };
@@ -110,7 +119,11 @@ impl Summary {
                 summary.tainted.insert(i);
             }
             let twin = u32::try_from(i).is_ok_and(|i| summary.twins.contains_key(&i));
-            if twin || device.allow_multiple || !device.consumes.is_empty() || !device.binding_conditions.is_empty() {
+            let waits = !device.binding_conditions.is_empty();
+            if waits {
+                summary.waiting.insert(i);
+            }
+            if twin || waits || device.allow_multiple || !device.consumes.is_empty() {
                 summary.special.insert(i);
             }
             if device.allow_multiple || is_partition(device) {
@@ -134,7 +147,7 @@ impl Summary {
 }
 
 /// As the NVIDIA and AMD drivers name partitions in the attribute `type`.
-fn is_partition(device: &Device) -> bool {
+pub(super) fn is_partition(device: &Device) -> bool {
     let partition =
         |v: &AttributeValue| matches!(v, AttributeValue::String(t) if matches!(&**t, "mig" | "amdgpu-partition"));
     device
@@ -145,16 +158,22 @@ fn is_partition(device: &Device) -> bool {
 
 fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
     let mut by_uuid: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
+    let mut by_name: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
     for (i, d) in (0u32..).zip(devices) {
+        by_name.entry(&d.device.name).or_default().push(i);
         let mut attributes = d.device.attributes.iter();
         if let Some((_, AttributeValue::String(uuid))) = attributes.find(|(q, _)| &*q.name == "uuid") {
             by_uuid.entry(uuid).or_default().push(i);
         }
     }
-    let mut twins = BTreeMap::new();
-    for all in by_uuid.into_values().filter(|all| all.len() > 1) {
+    let mut twins: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let groups = by_uuid.into_values().chain(by_name.into_values());
+    for all in groups.filter(|all| all.len() > 1) {
         for i in &all {
-            twins.insert(*i, all.iter().copied().filter(|other| other != i).collect());
+            let known = twins.entry(*i).or_default();
+            let new = all.iter().filter(|other| *other != i && !known.contains(other));
+            let new: Vec<u32> = new.copied().collect();
+            known.extend(new);
         }
     }
     twins
@@ -179,9 +198,16 @@ pub struct Visible {
     pub pool: PoolIx,
     /// None: all of it (the usual case: a pool of the node itself).
     pub devices: Option<Arc<Bits>>,
+    /// None: that of the pool. A node may see a whole and consistent part of a pool that is neither.
+    pub health: Option<PoolHealth>,
 }
 
 impl Visible {
+    /// Whether the node may be given devices of the pool.
+    pub fn health<'a>(&'a self, pool: &'a Pool) -> &'a PoolHealth {
+        self.health.as_ref().unwrap_or(&pool.health)
+    }
+
     pub fn sees(&self, device: usize) -> bool {
         self.devices.as_ref().is_none_or(|bits| bits.contains(device))
     }

@@ -203,5 +203,4 @@ fn read_links(text: &str, n: usize) -> Result<Vec<Link>, String> {
 }
 
 #[cfg(test)]
-#[path = "annotation_tests.rs"]
 mod tests;

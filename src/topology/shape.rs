@@ -252,3 +252,6 @@ fn spread(dense: u32, over: Cards) -> Cards {
     }
     out
 }
+
+#[cfg(test)]
+mod tests;

@@ -176,5 +176,4 @@ fn by_labels(cards: &[Card<'_>], labels: &Labels) -> Vec<Link> {
 }
 
 #[cfg(test)]
-#[path = "source_tests.rs"]
 mod tests;

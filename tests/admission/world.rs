@@ -62,6 +62,7 @@ fn device(class: &str) -> PoolDevice {
             class: Some(class.into()),
             watts: None,
             origin: WattOrigin::Unknown,
+            board: None,
         },
         scope: NodeScope::Node("n".into()),
     }
@@ -112,6 +113,7 @@ pub(crate) fn snapshot() -> Snapshot {
         counter_sets: vec![],
         masks: MaskCache::default(),
         summary: std::sync::OnceLock::new(),
+        boards: std::sync::OnceLock::new(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),

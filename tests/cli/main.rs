@@ -1,6 +1,9 @@
 //! The command-line contract from outside: the real binary, its exit codes, one JSON document on stdout.
 
 mod cards;
+mod fields;
+mod power;
+mod probe;
 mod real_slices;
 
 use std::path::Path;

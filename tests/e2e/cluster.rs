@@ -31,7 +31,12 @@ pub(crate) struct Cluster {
 
 /// Runs a test in a cluster of its own. Logs are printed when it fails; nothing is left running either way.
 pub(crate) async fn run(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
-    let mut cluster = Box::pin(Cluster::start())
+    Box::pin(run_with(&[], test)).await;
+}
+
+/// With more flags for kube-apiserver.
+pub(crate) async fn run_with(flags: &[&str], test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
+    let mut cluster = Box::pin(Cluster::start(flags))
         .await
         .unwrap_or_else(|e| panic!("no cluster: {e:#}"));
     let outcome = test(&mut cluster).await.and_then(|()| cluster.plane.all_alive());
@@ -42,8 +47,8 @@ pub(crate) async fn run(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
 }
 
 impl Cluster {
-    async fn start() -> Result<Self> {
-        let plane = Plane::start().await?;
+    async fn start(flags: &[&str]) -> Result<Self> {
+        let plane = Plane::start_with(flags).await?;
         let [listen, admin, scheduler] = free_ports()?;
         let mut cluster = Self {
             client: plane.client(),

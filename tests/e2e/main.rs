@@ -17,7 +17,10 @@ mod users;
 mod wait;
 
 mod binding;
+mod fabric;
+mod probe;
 mod refusal;
 mod restart;
+mod taint_rules;
 mod untouched;
 mod user_claims;

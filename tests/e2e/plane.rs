@@ -34,6 +34,11 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 impl Plane {
     pub(crate) async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// `flags`: more flags for kube-apiserver, as for features that are off by default.
+    pub(crate) async fn start_with(flags: &[&str]) -> Result<Self> {
         let bin = binaries();
         let mut attempts = 0;
         loop {
@@ -46,7 +51,7 @@ impl Plane {
                 dir: tempfile::Builder::new().prefix("wattlane-e2e-").tempdir()?,
                 _turn: ONE_AT_A_TIME.lock().await,
             };
-            let Err(e) = plane.bring_up().await else {
+            let Err(e) = plane.bring_up(flags).await else {
                 return Ok(plane);
             };
             let port_lost = plane
@@ -60,7 +65,7 @@ impl Plane {
         }
     }
 
-    async fn bring_up(&mut self) -> Result<()> {
+    async fn bring_up(&mut self, flags: &[&str]) -> Result<()> {
         let [etcd, peer, api, controllers, scheduler] = free_ports()?;
         users::write(self.dir.path(), api)?;
         let bind = "--bind-address=127.0.0.1";
@@ -77,26 +82,25 @@ impl Plane {
                 "--unsafe-no-fsync",
             ],
         )?;
-        self.spawn(
-            "kube-apiserver",
-            &[
-                &format!("--etcd-servers=http://127.0.0.1:{etcd}"),
-                &format!("--secure-port={api}"),
-                bind,
-                // Named, or it looks for a default route; and nobody reaches it through the `kubernetes` service.
-                "--advertise-address=127.0.0.1",
-                "--endpoint-reconciler-type=none",
-                &format!("--cert-dir={dir}/api"),
-                &format!("--token-auth-file={dir}/tokens.csv"),
-                "--authorization-mode=RBAC",
-                // It would hold every pod until its namespace has a ServiceAccount, which nobody makes here.
-                "--disable-admission-plugins=ServiceAccount",
-                "--service-cluster-ip-range=10.0.0.0/24",
-                "--service-account-issuer=https://wattlane.test",
-                &format!("--service-account-key-file={dir}/sa.pub"),
-                &format!("--service-account-signing-key-file={dir}/sa.key"),
-            ],
-        )?;
+        let usual = [
+            format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+            format!("--secure-port={api}"),
+            bind.to_owned(),
+            // Named, or it looks for a default route; and nobody reaches it through the `kubernetes` service.
+            "--advertise-address=127.0.0.1".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            format!("--cert-dir={dir}/api"),
+            format!("--token-auth-file={dir}/tokens.csv"),
+            "--authorization-mode=RBAC".to_owned(),
+            // It would hold every pod until its namespace has a ServiceAccount, which nobody makes here.
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+            "--service-account-issuer=https://wattlane.test".to_owned(),
+            format!("--service-account-key-file={dir}/sa.pub"),
+            format!("--service-account-signing-key-file={dir}/sa.key"),
+        ];
+        let all: Vec<&str> = usual.iter().map(String::as_str).chain(flags.iter().copied()).collect();
+        self.spawn("kube-apiserver", &all)?;
         let client = until("kube-apiserver", START, async || {
             self.all_alive()?;
             let client = self.connect(User::Admin).await?;

@@ -7,7 +7,7 @@ mod wiring;
 use serde_json::json;
 use support::*;
 use wattlane::index::{Change, Index, Key, Kind, Reservation, ReservationId, ReservedClaim};
-use wattlane::model::{DeviceResult, QualifiedName};
+use wattlane::model::{DeviceResult, QualifiedName, Readiness};
 use wattlane::snapshot::{PoolHealth, Snapshot};
 
 fn publish(index: &mut Index) -> std::sync::Arc<Snapshot> {
@@ -392,4 +392,125 @@ fn pods_without_devices_are_not_kept() {
     // One that stops being interesting leaves.
     upsert(&mut index, &pod("wish", json!({}), json!({})));
     assert_eq!(publish(&mut index).pods.len(), 1);
+}
+
+/// Bind waits for it, and so does a pod that was refused because it failed.
+#[test]
+fn what_a_driver_reports_of_a_claim_is_published_and_may_let_a_refused_pod_in() {
+    let mut index = small();
+    let mut waiting = result("n1", "d0");
+    waiting.binding_conditions = vec!["Ready".into()];
+    let mut held = claim("a", "u", 2, results_json(&[waiting]));
+    upsert(&mut index, &held);
+    publish(&mut index);
+    index.take_loosened();
+    held["metadata"]["resourceVersion"] = "3".into();
+    held["status"]["devices"] = json!([{"driver": "gpu.test", "pool": "n1", "device": "d0",
+        "conditions": [{"type": "Ready", "status": "True"}]}]);
+    upsert(&mut index, &held);
+    let snapshot = publish(&mut index);
+    let seen = snapshot.claim(&Key::new("ns", "a")).expect("the claim");
+    assert_eq!(seen.readiness(), Readiness::Ready);
+    assert!(index.take_loosened());
+}
+
+/// As in-tree, a node goes by its own slices; but a name is one device, whoever publishes it.
+#[test]
+fn nodes_that_share_a_pool_name_use_it_and_each_device_name_once() {
+    let mut index = index();
+    for n in ["n1", "n2", "n3"] {
+        upsert(&mut index, &node(n, json!({})));
+    }
+    upsert(&mut index, &slice("s1", "all", 1, 1, on("n1"), plain(&["d0", "d1"])));
+    upsert(&mut index, &slice("s2", "all", 1, 1, on("n2"), plain(&["d0"])));
+    // Half of what it says it is, and the other half contradicts itself.
+    upsert(&mut index, &slice("s3", "all", 1, 2, on("n3"), plain(&["d3", "d3"])));
+    for name in ["a", "b", "c"] {
+        upsert(&mut index, &claim(name, "u", 1, json!([])));
+    }
+    let snapshot = publish(&mut index);
+    let health = |node: &str| {
+        let entry = snapshot.node_named(node).expect("there");
+        let (state, visible) = snapshot.pools_of(entry).next().expect("sees it");
+        visible.health(&state.pool).clone()
+    };
+    assert_eq!(
+        (health("n1"), health("n2")),
+        (PoolHealth::Complete, PoolHealth::Complete)
+    );
+    assert!(
+        matches!(health("n3"), PoolHealth::Incomplete { .. }),
+        "{:?}",
+        health("n3")
+    );
+
+    assert!(reserve(&mut index, "a", vec![result("all", "d0")]).is_ok());
+    let snapshot = publish(&mut index);
+    assert_eq!(taken(&snapshot, "all"), ["d0", "d0"]);
+    let wanted = Reservation {
+        node: "n2".into(),
+        ..reservation("b", "u", vec![result("all", "d0")])
+    };
+    let refused = index.reserve(wanted).map_err(|c| c.0.to_string());
+    assert_eq!(refused, Err("device gpu.test/all/d0 is taken".to_owned()));
+    assert!(reserve(&mut index, "c", vec![result("all", "d1")]).is_ok());
+    let elsewhere = Reservation {
+        node: "n3".into(),
+        ..reservation("b", "u", vec![result("all", "d3")])
+    };
+    assert!(index.reserve(elsewhere).is_err());
+}
+
+/// As the resourceslice tracker of kube-scheduler does it.
+#[test]
+fn taint_rules_of_an_administrator_are_taints_of_the_devices() {
+    let mut index = small();
+    upsert(&mut index, &slice("t", "n2", 1, 1, on("n2"), plain(&["d0"])));
+    publish(&mut index);
+    index.take_loosened();
+    let rule = |name: &str, version: &str, selector: serde_json::Value, effect: &str| {
+        json!({"apiVersion": format!("resource.k8s.io/{version}"), "kind": "DeviceTaintRule", "metadata": {"name": name},
+            "spec": {"deviceSelector": selector, "taint": {"key": "sick", "value": name, "effect": effect}}})
+    };
+    let taints = |s: &Snapshot| -> Vec<String> {
+        let pools = ["n1", "n2"].into_iter().filter_map(|p| pool(s, p));
+        let devices = pools.flat_map(|p| p.pool.devices.iter().map(move |d| (p, d)));
+        let lines = devices.flat_map(|(p, d)| {
+            d.device
+                .taints
+                .iter()
+                .map(move |t| format!("{}/{} {}", p.pool.name, d.device.name, t.value))
+        });
+        lines.collect()
+    };
+    upsert(
+        &mut index,
+        &rule(
+            "one",
+            "v1beta2",
+            json!({"driver": "gpu.test", "pool": "n1", "device": "d1"}),
+            "NoSchedule",
+        ),
+    );
+    upsert(
+        &mut index,
+        &rule("named", "v1alpha3", json!({"device": "d0"}), "NoExecute"),
+    );
+    upsert(
+        &mut index,
+        &rule("other", "v1beta2", json!({"driver": "nic.test"}), "NoSchedule"),
+    );
+    assert_eq!(
+        taints(&publish(&mut index)),
+        ["n1/d0 named", "n1/d1 one", "n2/d0 named"]
+    );
+    // A slice that comes later is tainted too, and no selector at all selects everything.
+    upsert(&mut index, &rule("named", "v1beta2", json!(null), "NoExecute"));
+    upsert(&mut index, &slice("t", "n2", 2, 1, on("n2"), plain(&["d9"])));
+    let all = ["n1/d0 named", "n1/d1 named", "n1/d1 one", "n1/d2 named", "n2/d9 named"];
+    assert_eq!(taints(&publish(&mut index)), all);
+    index.take_loosened();
+    index.apply(Change::Reset(Kind::TaintRule, vec![]));
+    assert!(taints(&publish(&mut index)).is_empty());
+    assert!(index.take_loosened(), "a refused pod may fit now");
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use wattlane::convert;
 use wattlane::index::{Change, Index, Object};
-use wattlane::model::{Allocation, Classified, Classifier, Device, DeviceId, DeviceResult, Labels, Name, WattOrigin};
+use wattlane::model::{
+    Allocation, Budget, Classified, Classifier, Device, DeviceId, DeviceResult, Labels, Name, WattOrigin,
+};
 use wattlane::snapshot::{PoolState, Snapshot};
 
 /// The class is the node's label `class`, so that relabelling shows.
@@ -18,7 +20,17 @@ impl Classifier for ByLabel {
             class: labels.get("class").cloned(),
             watts: None,
             origin: WattOrigin::Unknown,
+            board: None,
         }
+    }
+
+    fn budgets(&self, labels: &Labels) -> Vec<Budget> {
+        let budget = |value: &Name| Budget {
+            label: "class".into(),
+            value: value.clone(),
+            watts: 1000,
+        };
+        labels.get("class").map(budget).into_iter().collect()
     }
 }
 
@@ -120,7 +132,8 @@ pub(crate) fn sees(snapshot: &Snapshot, node: &str) -> Vec<String> {
         .collect()
 }
 
-/// Everything a reader sees, independent of positions, without claims of the namespace `phantom`.
+/// Everything a reader sees, independent of positions, without claims of the namespace `phantom`. Of power domains what
+/// they are: what is drawn of them remembers devices that are published no more, which an index made anew cannot.
 pub(crate) fn dump(s: &Snapshot) -> String {
     let mut lines = vec![];
     for (_, node) in s.nodes() {
@@ -128,8 +141,13 @@ pub(crate) fn dump(s: &Snapshot) -> String {
             let cards = (0..node.pools.len()).map(|pool| w.of_pool(pool).collect::<Vec<_>>());
             (w.source, w.shape.links(), cards.collect::<Vec<_>>())
         });
+        let domains: Vec<_> = node
+            .domains
+            .iter()
+            .map(|d| s.power.domain(*d).map(|d| d.budget))
+            .collect();
         lines.push(format!(
-            "{:?} sees {:?} wired {wiring:?}",
+            "{:?} sees {:?} in {domains:?} wired {wiring:?}",
             node.node,
             sees(s, &node.node.name)
         ));
@@ -151,6 +169,7 @@ pub(crate) fn dump(s: &Snapshot) -> String {
             .filter(|(key, _)| &*key.namespace != "phantom")
             .map(|(_, c)| format!("{c:?}")),
     );
+    lines.extend(s.power.domains().map(|d| format!("{:?}", d.budget)));
     lines.extend(s.pods.iter().map(|(_, o)| format!("{o:?}")));
     lines.extend(s.classes.iter().map(|(_, o)| format!("{o:?}")));
     lines.sort();

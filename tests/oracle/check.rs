@@ -182,6 +182,11 @@ fn device<'a>(
     if admin != (result["adminAccess"] == true) {
         found.push(format!("admin: {id} does not say what {request} says"));
     }
+    for waits in ["bindingConditions", "bindingFailureConditions"] {
+        if result[waits] != f.device[waits] {
+            found.push(format!("binding: {id} does not say the {waits} of its device"));
+        }
+    }
     let shareable = f.device["allowMultipleAllocations"] == true;
     if shareable == result["shareID"].is_null() {
         found.push(format!(

@@ -25,10 +25,11 @@ pub(crate) enum Feature {
     InUse,
     ListAttributes,
     Config,
+    Binding,
 }
 
 impl Feature {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Selectors,
         Self::FirstAvailable,
         Self::All,
@@ -44,6 +45,7 @@ impl Feature {
         Self::InUse,
         Self::ListAttributes,
         Self::Config,
+        Self::Binding,
     ];
 }
 

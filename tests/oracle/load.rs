@@ -18,6 +18,7 @@ impl Classifier for NoClasses {
             class: None,
             watts: None,
             origin: WattOrigin::Unknown,
+            board: None,
         }
     }
 }

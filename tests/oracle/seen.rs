@@ -60,7 +60,7 @@ fn by_index(snapshot: &Snapshot) -> Seen {
     let node = snapshot.node_named(NODE).expect("the node was loaded");
     for (state, visible) in snapshot.pools_of(node) {
         let name = format!("{}/{}", state.pool.driver, state.pool.name);
-        if state.pool.health != PoolHealth::Complete {
+        if *visible.health(&state.pool) != PoolHealth::Complete {
             seen.broken.insert(name);
             continue;
         }

@@ -140,6 +140,13 @@ fn device(rng: &mut Rng, features: &Features, driver: &str, pool: &str, index: u
     if features.has(Feature::Nodes) && rng.chance(10) {
         device["bindsToNode"] = json!(true);
     }
+    if features.has(Feature::Binding) && rng.chance(40) {
+        device["bindingConditions"] = json!(["Attached"]);
+        device["bindingFailureConditions"] = json!(["AttachFailed", "FabricDown"]);
+        if rng.chance(50) {
+            device["bindsToNode"] = json!(true);
+        }
+    }
     device
 }
 

@@ -80,10 +80,12 @@ impl<'a> World<'a> {
             let newest = slices.iter().max_by_key(generation).and_then(|s| generation(&s));
             let mut slices: Vec<_> = slices.iter().filter(|s| generation(s) == newest).copied().collect();
             slices.sort_by_key(|s| text(&s["metadata"]["name"]).to_owned());
-            let reached = slices.iter().any(|s| reaches(&s["spec"], node) || counters_only(s));
-            let complete = slices
-                .iter()
-                .all(|s| s["spec"]["pool"]["resourceSliceCount"] == slices.len());
+            let own = slices.iter().filter(|s| reaches(&s["spec"], node) || counters_only(s));
+            let own: Vec<&Value> = own.copied().collect();
+            let reached = !own.is_empty();
+            let whole = |all: &[&Value]| all.iter().all(|s| s["spec"]["pool"]["resourceSliceCount"] == all.len());
+            // The node's own slices, if they are as many as the pool should have; else all of them must be there.
+            let complete = (reached && whole(&own)) || whole(&slices);
             if !(complete && self.valid(&pool, &slices, node)) {
                 if reached {
                     self.broken.insert(pool);

@@ -74,6 +74,8 @@ fn a_demand_that_used_up_its_steps_is_not_searched_any_more() {
             answers.push(message);
         }
     }
+    // Each of them was cut, and is counted.
+    assert_eq!(demand.cut_searches(), 3000);
     let words =
         |n: u32| format!("no placement found within {n} search steps: simplify the claim's requests and constraints");
     assert_eq!(answers, [

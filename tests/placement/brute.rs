@@ -47,6 +47,8 @@ struct Case {
     constraints: [Option<&'static str>; 2],
     wish: Option<&'static str>,
     mix: bool,
+    /// Of the node's power domain, in watts.
+    budget: Option<u32>,
 }
 
 fn card() -> impl Strategy<Value = Card> {
@@ -97,8 +99,9 @@ fn case() -> impl Strategy<Value = Case> {
         [constraint(), constraint()],
         prop::sample::select(vec![None, None, None, Some("a")]),
         prop::bool::weighted(0.2),
+        prop::sample::select(vec![None, None, None, Some(300), Some(600), Some(900), Some(1500)]),
     )
-        .prop_map(|(cards, mut asks, constraints, wish, mix)| {
+        .prop_map(|(cards, mut asks, constraints, wish, mix, budget)| {
             asks.sort_by_key(|a| a.claim);
             Case {
                 cards,
@@ -106,6 +109,7 @@ fn case() -> impl Strategy<Value = Case> {
                 constraints,
                 wish,
                 mix,
+                budget,
             }
         })
 }
@@ -235,6 +239,17 @@ impl Case {
             })
     }
 
+    /// Whether the budget bears it: what is in use counts already, and of unknown watts there may be none.
+    fn affordable(&self, choice: &Choice) -> bool {
+        let Some(budget) = self.budget else { return true };
+        let sum = |cards: &mut dyn Iterator<Item = &Card>| cards.map(|c| c.watts).sum::<Option<u32>>();
+        let chosen = |i: &usize| choice.iter().flatten().any(|c| c == i) && self.cards[*i].given == 0;
+        let mut new = (0..self.cards.len()).filter(chosen).map(|i| &self.cards[i]);
+        let Some(adds) = sum(&mut new) else { return false };
+        let held = sum(&mut self.cards.iter().filter(|c| c.given > 0));
+        adds == 0 || held.is_some_and(|held| held + adds <= budget)
+    }
+
     fn power(&self, choice: &Choice) -> Power {
         choice
             .iter()
@@ -266,7 +281,7 @@ impl Case {
                 };
                 choices = choices.into_iter().flat_map(longer).collect();
             }
-            choices.retain(|c| self.together(alternatives, c) && self.wished(alternatives, c));
+            choices.retain(|c| self.together(alternatives, c) && self.wished(alternatives, c) && self.affordable(c));
             let one: Vec<Choice> = choices.iter().filter(|c| self.classes(c).len() <= 1).cloned().collect();
             if !one.is_empty() {
                 choices = one;
@@ -293,9 +308,12 @@ impl Case {
     fn world(&self) -> World {
         let mut world = World::new();
         world.rules.mix_classes = self.mix;
+        world.labelled_node("n", json!({"rack": "n"}));
+        if let Some(budget) = self.budget {
+            world.budgets(&[("n", budget.into())]);
+        }
         let devices: Vec<Value> = self.cards.iter().enumerate().map(|(i, card)| card.device(i)).collect();
         let pool = json!({"name": "n", "generation": 1, "resourceSliceCount": 2});
-        world.node("n", &[]);
         world.slice("n", json!({"nodeName": "n", "pool": pool, "devices": devices}));
         world.slice(
             "n-counters",

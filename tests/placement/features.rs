@@ -317,6 +317,9 @@ fn hami_annotations_choose_by_product_and_uuid() {
     let with_annotation = |claims: &[&str], key: &str, value: &str| annotated("p", claims, json!({key: value}));
     for (key, value, gets) in [
         ("nvidia.com/use-gputype", "h100", "h"),
+        // A part of the name is enough: in HAMi's key A1 selects an A100, as H20 would an H200.
+        ("nvidia.com/use-gputype", "A1", "a"),
+        ("nvidia.com/use-gputype", ",  H10 ,,", "h"),
         ("nvidia.com/use-gputype", "V100, a100", "a"),
         ("nvidia.com/nouse-gputype", "A100", "h"),
         ("nvidia.com/use-gpuuuid", "GPU-22", "h2"),
@@ -350,4 +353,57 @@ fn list_order_takes_what_comes_first() {
     );
     world.claim("c", ask(4));
     assert_eq!(world.list_order(&pod("p", &["c"]), "n"), None);
+}
+
+#[test]
+fn binding_conditions_go_into_the_result_and_such_devices_come_last() {
+    let waits = json!({"bindingConditions": ["ready.example.com"], "bindingFailureConditions": ["failed.example.com"]});
+    let mut world = World::new();
+    world.node("n", &[]);
+    world.slice(
+        "a",
+        json!({"nodeName": "n", "devices": [with(gpu("fabric", "x", 1), waits)]}),
+    );
+    world.slice("b", json!({"nodeName": "n", "devices": [gpu("local", "x", 1)]}));
+    world.claim("c", ask(1));
+    assert_eq!(world.devices(&pod("p", &["c"]), "n"), ["local"]);
+    assert_eq!(
+        world.list_order(&pod("p", &["c"]), "n").as_deref(),
+        Some(&["local".to_owned()][..])
+    );
+    world.take("b", &["local"]);
+    let placed = world.place(&pod("p", &["c"]), "n").expect("fits");
+    let result = &placed.claims[0].allocation.results[0];
+    assert_eq!(&*result.id.device, "fabric");
+    assert_eq!(result.binding_conditions, ["ready.example.com".into()]);
+    assert_eq!(result.binding_failure_conditions, ["failed.example.com".into()]);
+}
+
+#[test]
+fn a_claim_whose_device_failed_is_nobody_elses_while_it_is_held() {
+    let mut world = World::new();
+    world.node("n", &mixed());
+    let status = |holder: &str, holds: &str| {
+        let device = json!({"driver": DRIVER, "pool": "n", "device": "gpu-0"});
+        let conditions = json!({"bindingConditions": ["Attached"], "bindingFailureConditions": ["AttachFailed"]});
+        json!({
+            "allocation": {"devices": {"results": [with(with(json!({"request": "r"}), device.clone()), conditions)]}},
+            "devices": [with(device, json!({"conditions": [{"type": "AttachFailed", "status": holds, "reason": "Broken"}]}))],
+            "reservedFor": [{"resource": "pods", "name": holder, "uid": format!("uid-{holder}")}],
+        })
+    };
+    // Waiting is no reason to refuse: bind waits. Nor is a failure that bind can clear.
+    for (holder, holds) in [("other", "False"), ("other", "Unknown"), ("p", "True")] {
+        world.claim_with("c", ask(1), json!({}), status(holder, holds));
+        assert_eq!(world.check(&pod("p", &["c"]), "n"), Ok(()), "{holder} {holds}");
+    }
+    world.claim_with("c", ask(1), json!({}), status("other", "True"));
+    let refusal = world.demand(&pod("p", &["c"])).expect_err("refused for every node");
+    assert_eq!(
+        (refusal.reason.as_str(), &*refusal.message),
+        (
+            "claim_unusable",
+            "claim c is held by other pods, and device gpu.nvidia.com/n/gpu-0 reports AttachFailed: Broken"
+        )
+    );
 }

@@ -1,10 +1,12 @@
 //! Placement from outside: clusters through `convert` and `index`, questions through the public functions.
 
+mod allowed;
 mod bounds;
 mod brute;
 mod features;
 mod large;
 mod mixed;
+mod power;
 mod reasons;
 mod refused_pods;
 mod scores;

@@ -41,6 +41,65 @@ fn no_order_of_arrival_mixes_classes_on_the_mixed_node() {
     }
 }
 
+/// Every sequence of pods of one or two cards, each saying nothing, a class, or that it may mix: whoever is refused could
+/// not be served by one class it may have, and nobody else mixes.
+#[test]
+fn every_order_of_arrival_on_the_mixed_node() {
+    let words = [
+        json!({}),
+        json!({"wattlane.dev/class": "big"}),
+        json!({"wattlane.dev/class": "small"}),
+        json!({"wattlane.dev/mix-classes": "true"}),
+    ];
+    let kinds: Vec<(u32, usize)> = [1, 2]
+        .into_iter()
+        .flat_map(|n| (0..words.len()).map(move |w| (n, w)))
+        .collect();
+    let sequences = |kinds: &[(u32, usize)], length: u32| -> Vec<Vec<(u32, usize)>> {
+        let n = kinds.len();
+        let count = n.pow(length);
+        (0..count)
+            .map(|i| (0..length).map(|at| kinds[i / n.pow(at) % n]).collect())
+            .collect()
+    };
+    let silent = [(1, 0), (2, 0)];
+    let all = sequences(&kinds, 3).into_iter().chain(sequences(&silent, 4));
+    for sequence in all {
+        let mut world = World::new();
+        world.node("mixed", &mixed());
+        let mut free = [("big", 2_u32), ("small", 2)];
+        for (i, (count, word)) in sequence.iter().enumerate() {
+            let name = format!("p{i}");
+            world.claim(&name, ask(*count));
+            let pod = annotated(&name, &[&name], words[*word].clone());
+            let may_have = |class: &str| match word {
+                1 => class == "big",
+                2 => class == "small",
+                _ => true,
+            };
+            let one = free.iter().any(|(class, n)| may_have(class) && n >= count);
+            let any = *word == 3 && free.iter().map(|f| f.1).sum::<u32>() >= *count;
+            let placed = world.place(&pod, "mixed");
+            assert_eq!(placed.is_ok(), one || any, "{sequence:?}, pod {i}: {placed:?}");
+            assert_eq!(world.check(&pod, "mixed").is_ok(), placed.is_ok());
+            let Ok(placed) = placed else { continue };
+            let classes = world.classes(&placed);
+            assert_eq!(classes.len(), if one { 1 } else { 2 }, "{sequence:?}, pod {i}");
+            if one && may_have("small") && free[1].1 >= *count {
+                assert_eq!(
+                    &*classes[0], "small",
+                    "{sequence:?}, pod {i}: the class that draws less"
+                );
+            }
+            for id in ids(&placed) {
+                let small = matches!(&*id.device, "gpu-1" | "gpu-3");
+                free[usize::from(small)].1 -= 1;
+            }
+            world.commit(&placed);
+        }
+    }
+}
+
 #[test]
 fn a_pod_of_one_takes_the_card_that_draws_less() {
     let mut world = World::new();

@@ -276,16 +276,6 @@ fn counters_and_shares_that_are_used_up() {
 }
 
 #[test]
-fn binding_conditions_are_not_built() {
-    let waits = json!({"bindingConditions": ["ready.example.com"], "bindingFailureConditions": ["failed.example.com"]});
-    let mut world = one_node(&[with(gpu("f", "x", 1), waits)]);
-    assert_eq!(
-        says(&mut world, ask(1)),
-        "unsupported: free gpu devices have binding conditions, which are not supported yet"
-    );
-}
-
-#[test]
 fn admin_access_needs_the_namespace_label() {
     let mut world = one_node(&mixed());
     world.take("n", &["gpu-0", "gpu-1", "gpu-2", "gpu-3"]);

@@ -50,9 +50,11 @@ fn equal_nodes_go_by_name_and_those_that_do_not_fit_have_nothing() {
     assert_eq!(world.scores(&two, &[]), [0_u8; 0]);
 }
 
+type Cards = Vec<(&'static str, u32)>;
+
 /// Cards of a node, how many of them are taken.
 /// and how they are connected.
-fn node() -> impl Strategy<Value = (Vec<(&'static str, u32)>, usize, Option<Vec<Link>>)> {
+fn node() -> impl Strategy<Value = (Cards, usize, Option<Vec<Link>>)> {
     let kind = prop::sample::select(vec![("a", 300), ("b", 300), ("b", 600), ("c", 600)]);
     let link = prop::sample::select(vec![
         Link::NvLink(2),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wattlane::convert;
 use wattlane::index::{Change, Index};
 use wattlane::model::{
-    AttributeValue, Classified, Classifier, Device, DeviceId, Labels, Name, Pod, Refusal, WattOrigin,
+    AttributeValue, Budget, Classified, Classifier, Device, DeviceId, Labels, Name, Pod, Refusal, WattOrigin,
 };
 use wattlane::placement::{self, Context, Demand, Placement, Rules};
 use wattlane::selector::Selectors;
@@ -18,7 +18,10 @@ use wattlane::topology::{Link, LinkSource, Shape};
 
 pub(crate) const DRIVER: &str = "gpu.nvidia.com";
 
-struct ByAttribute;
+#[derive(Default)]
+struct ByAttribute {
+    budgets: Vec<Budget>,
+}
 
 impl Classifier for ByAttribute {
     fn classify(&self, driver: &Name, device: &Device, _: &Labels, _: &Labels) -> Classified {
@@ -30,7 +33,16 @@ impl Classifier for ByAttribute {
             class: device.string(driver, "class").cloned(),
             watts,
             origin: WattOrigin::Policy,
+            board: match device.attribute(driver, "board") {
+                Some(AttributeValue::Int(w)) => u32::try_from(*w).ok(),
+                _ => watts,
+            },
         }
+    }
+
+    fn budgets(&self, labels: &Labels) -> Vec<Budget> {
+        let of = |b: &&Budget| labels.get(&b.label) == Some(&b.value);
+        self.budgets.iter().filter(of).cloned().collect()
     }
 }
 
@@ -45,7 +57,7 @@ impl World {
     /// With one DeviceClass, `gpu`, that every device is of.
     pub(crate) fn new() -> Self {
         let mut world = Self {
-            index: Index::new(Arc::new(ByAttribute)),
+            index: Index::new(Arc::new(ByAttribute::default())),
             snapshot: Arc::default(),
             selectors: Selectors::new(),
             rules: Rules::default(),
@@ -94,6 +106,21 @@ impl World {
         }
         self.apply(json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
             "metadata": {"name": name}, "spec": whole}));
+    }
+
+    /// Power domains by label value of `rack`, in watts; all others have none.
+    pub(crate) fn budgets(&mut self, budgets: &[(&str, u64)]) {
+        let budget = |(value, watts): &(&str, u64)| Budget {
+            label: "rack".into(),
+            value: (*value).into(),
+            watts: *watts,
+        };
+        self.index.set_classifier(Arc::new(ByAttribute {
+            budgets: budgets.iter().map(budget).collect(),
+        }));
+        if let Some(snapshot) = self.index.publish() {
+            self.snapshot = snapshot;
+        }
     }
 
     pub(crate) fn namespace(&mut self, labels: Value) {

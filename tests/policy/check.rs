@@ -19,6 +19,7 @@ fn cluster(products: &[&str]) -> Snapshot {
             class: Some("stale".into()),
             watts: None,
             origin: WattOrigin::Unknown,
+            board: None,
         },
         scope: NodeScope::All,
     });
@@ -32,6 +33,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         counter_sets: vec![],
         masks: MaskCache::default(),
         summary: Default::default(),
+        boards: Default::default(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),
@@ -75,9 +77,9 @@ fn counts_what_the_classes_match() {
     assert_eq!(
         json["classes"],
         json!([
-            {"name": "small", "watts": 72, "source": "policy", "devices": 2},
-            {"name": "nobody", "watts": null, "source": "policy", "devices": 0},
-            {"name": "h200-700w", "watts": 700, "source": "derived", "devices": 1},
+            {"name": "small", "watts": 72, "wattsFrom": ["policy"], "source": "policy", "devices": 2},
+            {"name": "nobody", "watts": null, "wattsFrom": [], "source": "policy", "devices": 0},
+            {"name": "h200-700w", "watts": 700, "wattsFrom": ["table"], "source": "derived", "devices": 1},
         ])
     );
     let doubted: Vec<_> = report.warnings.iter().map(|w| w.path.as_str()).collect();

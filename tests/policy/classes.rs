@@ -177,3 +177,132 @@ classes:
     assert_eq!(found.class.as_deref(), Some("instinct-mi210-300w"));
     assert_eq!(errors, 1);
 }
+
+/// What a probe says of the node, against policy and table: the card is found by its uuid, a partition's by its parent's,
+/// AMD's by the PCI address.
+#[test]
+fn a_limit_measured_on_the_node_wins() {
+    use WattOrigin::{Measured, Policy as ByPolicy, Table, Unknown};
+    use wattlane::topology::{Link, Report, ReportedCard, annotation};
+    let card = |uuid: Option<&str>, bus: Option<&str>, watts| ReportedCard {
+        uuid: uuid.map(Into::into),
+        pci_bus_id: bus.map(Into::into),
+        power_limit_watts: watts,
+        ..ReportedCard::default()
+    };
+    let cards = vec![
+        card(Some("GPU-a"), None, Some(300)),
+        card(Some("GPU-b"), None, Some(600)),
+        card(None, Some("0000:0a:00.0"), Some(500)),
+        card(Some("GPU-odd"), None, Some(4_000_000)),
+        card(Some("GPU-mute"), None, None),
+    ];
+    let links = vec![Link::Unknown; cards.len() * cards.len()];
+    let text = annotation::encode(&Report { cards, links }).expect("encodes");
+    let annotations = labels(&[(annotation::ANNOTATION, &text)]);
+    let policy = r#"
+classes:
+- {name: l4, watts: 72, match: 'device.attributes[?"gpu.nvidia.com"].?productName.orValue("") == "NVIDIA L4"'}
+"#;
+    let server = ("productName", "NVIDIA RTX PRO 6000 Blackwell Server Edition");
+    let (nvidia, amd) = ("gpu.nvidia.com", "gpu.amd.com");
+    let name = |watts: u32| format!("rtx-pro-6000-blackwell-server-edition-{watts}w");
+    for (driver, attributes, class, watts, origin, board) in [
+        (
+            nvidia,
+            vec![server, ("uuid", "GPU-a")],
+            name(300),
+            Some(300),
+            Measured,
+            Some(300),
+        ),
+        (
+            nvidia,
+            vec![server, ("uuid", "GPU-b")],
+            name(600),
+            Some(600),
+            Measured,
+            Some(600),
+        ),
+        (
+            nvidia,
+            vec![server, ("uuid", "GPU-c")],
+            name(600),
+            Some(600),
+            Table,
+            Some(600),
+        ),
+        (
+            nvidia,
+            vec![server, ("uuid", "GPU-odd")],
+            name(600),
+            Some(600),
+            Table,
+            Some(600),
+        ),
+        (
+            nvidia,
+            vec![server, ("uuid", "GPU-mute")],
+            name(600),
+            Some(600),
+            Table,
+            Some(600),
+        ),
+        (
+            nvidia,
+            vec![server, ("type", "mig"), ("parentUUID", "GPU-a"), ("uuid", "MIG-1")],
+            name(300),
+            None,
+            Unknown,
+            Some(300),
+        ),
+        (
+            amd,
+            vec![
+                ("productName", "AMD_Instinct_MI300A"),
+                ("resource.kubernetes.io/pciBusID", "0000:0A:00.0"),
+            ],
+            "instinct-mi300a-500w".to_owned(),
+            Some(500),
+            Measured,
+            Some(500),
+        ),
+        (
+            nvidia,
+            vec![("productName", "NVIDIA L4"), ("uuid", "GPU-a")],
+            "l4".to_owned(),
+            Some(300),
+            Measured,
+            Some(300),
+        ),
+        (
+            nvidia,
+            vec![("productName", "NVIDIA L4"), ("uuid", "GPU-x")],
+            "l4".to_owned(),
+            Some(72),
+            ByPolicy,
+            Some(72),
+        ),
+    ] {
+        let classifier = PolicyClassifier::new(Arc::new(read(policy).expect("valid")));
+        let device = device(driver, &attributes);
+        let found = classifier.classify(&driver.into(), &device, &Labels::default(), &annotations);
+        let want = Classified {
+            class: Some(class.into()),
+            watts,
+            origin,
+            board,
+        };
+        assert_eq!(found, want, "{attributes:?}");
+    }
+    // A report nobody can read measures nothing.
+    let broken = labels(&[(annotation::ANNOTATION, "{")]);
+    let classifier = PolicyClassifier::new(Arc::new(Policy::default()));
+    let found = classifier.classify(
+        &nvidia.into(),
+        &device(nvidia, &[server, ("uuid", "GPU-a")]),
+        &Labels::default(),
+        &broken,
+    );
+    assert_eq!((found.watts, found.origin), (Some(600), Table));
+}

@@ -137,12 +137,17 @@ fn what_is_wrong_is_said_with_its_place() {
             "placement.mixClasses: must be one of never, allow",
         ),
         (
-            "placement: {topology: required}",
-            "placement.topology: required is not enforced",
+            "placement: {topology: nearby}",
+            "placement.topology: must be one of preferred, none, required",
         ),
         (
-            "power: [{label: rack, budget: 20kW}]",
-            "power: budgets are not enforced in this version",
+            "placement: {nearness: [rack one]}",
+            "placement.nearness[0]: \"rack one\" is not valid",
+        ),
+        ("power: [{label: rack, budget: 0}]", "power[0].budget: must be between"),
+        (
+            "power: [{label: rack, budget: 1kW}, {label: rack, budget: 2kW}]",
+            "power[1].label: has budgets in an earlier entry already",
         ),
         ("power: [{label: rack}]", "power[0]: needs a budget"),
         (

@@ -12,6 +12,22 @@ pub(crate) const CASES: &[(&str, Expect)] = &[
     (r#"semver("1.2", true) == semver("1.2.0")"#, Is(true)),
     (r#"quantity("10x") == quantity("1")"#, Fails(r#""10x" is not a quantity (like 2, 500m, 16Gi)"#)),
     (r#"quantity("1.5").asInteger() == 1"#, Fails("cannot convert value to integer")),
+    // Kept in a form that is not converted back, whatever the value.
+    (r#"quantity("1.5Gi").asInteger() == 1610612736"#, Fails("cannot convert value to integer")),
+    (r#"quantity("1536Mi").asInteger() == 1610612736"#, Is(true)),
+    (r#"quantity("1.0").isInteger()"#, Is(false)),
+    // Times
+    (r#"duration("90m") - duration("1h") == duration("30m") && duration("1h").getMinutes() == 60"#, Is(true)),
+    (r#"duration("1hour") == duration("1h") || true"#, Compile("invalid duration argument")),
+    (r#"timestamp("2024-01-01T01:30:00+02:00").getHours() == 23"#, Is(true)),
+    (r#"timestamp("2023-12-31T23:30:00Z").getFullYear("Europe/Berlin") == 2024"#, Is(true)),
+    (r#"timestamp("2024-02-30T00:00:00Z").getDate() == 1"#, Compile("invalid timestamp argument")),
+    (r#"string(timestamp("2024-01-01T01:00:00.50+01:00")) == "2024-01-01T01:00:00.5+01:00""#, Is(true)),
+    (r#"timestamp("9999-12-31T23:59:59Z") + duration("1h") > timestamp(0)"#, Fails("overflow")),
+    // Named formats
+    (r#"format.dns1123Label().validate("a.b").value() == ["must not contain dots"]"#, Is(true)),
+    (r#"!format.named("uuid").value().validate("123e4567-e89b-12d3-a456-426614174000").hasValue()"#, Is(true)),
+    (r#"format.named("nothing").hasValue()"#, Is(false)),
     (r#""a".matches("(")"#, Compile("invalid matches argument")),
     ("[1,2,3].sum() == 6", Is(true)),
     ("[].sum() == 0", Is(true)),

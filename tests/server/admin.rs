@@ -161,7 +161,7 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 }
 
 /// Every family, with the labels it may have.
-const FAMILIES: [(&str, &[&str]); 23] = [
+const FAMILIES: [(&str, &[&str]); 24] = [
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
     ("wattlane_binds_total", &["outcome"]),
@@ -171,6 +171,7 @@ const FAMILIES: [(&str, &[&str]); 23] = [
     ("wattlane_connections_total", &[]),
     ("wattlane_node_verdicts_total", &["reason"]),
     ("wattlane_pokes_total", &[]),
+    ("wattlane_power_domains", &[]),
     ("wattlane_publications_total", &[]),
     ("wattlane_refused_pods", &[]),
     ("wattlane_request_duration_seconds_bucket", &["le", "verb"]),

@@ -4,6 +4,7 @@
 //! when the watch shows the allocation), and so is the placement: first free device of the node.
 
 mod faults;
+mod ready;
 mod single;
 mod world;
 
@@ -56,6 +57,7 @@ impl Setup {
             }
         });
         let world = World::new(feed, troubles, latency);
+        let clock = world.clone();
         let mut binder = Binder::new(
             Reader { current, version },
             IndexHandle { tx },
@@ -64,6 +66,7 @@ impl Setup {
             Limits::default(),
         );
         let shared = Arc::get_mut(&mut binder.shared).expect("not shared yet");
+        shared.clock = Box::new(move || clock.now());
         shared.planner = Box::new(|snapshot, _, _, pod, node| first_free(snapshot, pod, node));
         Self {
             world,
@@ -140,6 +143,8 @@ fn new_claim(name: &Name) -> Claim {
         owner_pod: None,
         spec: Arc::default(),
         allocation: None,
+        allocated_at: None,
+        conditions: vec![],
         reserved_for: vec![],
     }
 }
@@ -183,8 +188,13 @@ fn allocation(node: &str, device: &str) -> Allocation {
         },
         admin_access: false,
         tolerations: vec![],
-        binding_conditions: vec![],
-        binding_failure_conditions: vec![],
+        // A node whose devices are attached on demand.
+        binding_conditions: if node.starts_with("fabric") {
+            vec!["Attached".into()]
+        } else {
+            vec![]
+        },
+        binding_failure_conditions: vec!["AttachFailed".into()],
         share_id: None,
         consumed_capacity: vec![],
     };

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, WatchStatus, WriteError};
 use crate::index::{Change, Object};
-use crate::model::{Allocation, Claim, Consumer, DeviceId, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, Consumer, DeviceCondition, DeviceId, NamespacedName, Pod};
 use crate::publish::IndexHandle;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,7 @@ pub(super) struct State {
     pub(super) pods: BTreeMap<NamespacedName, Pod>,
     pub(super) given_twice: Vec<String>,
     feed: mpsc::UnboundedSender<Change>,
+    start: Instant,
 }
 
 impl State {
@@ -70,11 +71,13 @@ impl State {
 
     fn allocate(&mut self, claim: &Claim, allocation: &Allocation, pod: &Consumer) -> Result<Claim, WriteError> {
         let taken: Vec<DeviceId> = self.devices();
+        let now = self.now();
         let found = self.claim(&claim.key, &claim.uid)?;
         if found.resource_version != claim.resource_version || found.allocation.is_some() {
             return Err(WriteError::Conflict("the claim was changed".to_owned()));
         }
         found.allocation = Some(Arc::new(allocation.clone()));
+        found.allocated_at = Some(now);
         found.reserved_for.push(pod.clone());
         for device in allocation.results.iter().map(|r| &r.id).filter(|d| taken.contains(d)) {
             self.given_twice.push(format!("{device} to {}", claim.key));
@@ -100,6 +103,7 @@ impl State {
         found.reserved_for.retain(|c| c != pod);
         if deallocate && found.reserved_for.is_empty() {
             found.allocation = None;
+            found.conditions.clear();
         }
         if *found != before {
             self.touch_claim(key);
@@ -137,6 +141,28 @@ impl State {
         self.pods.insert(pod.key.clone(), pod);
     }
 
+    /// What a driver does: it reports on every device of the claim.
+    pub(super) fn report(&mut self, key: &NamespacedName, kind: &str, holds: bool, words: &str) {
+        let claim = self.claims.get_mut(key).expect("the claim is there");
+        let results = claim.allocation.clone().expect("the claim is allocated");
+        claim.conditions = results
+            .results
+            .iter()
+            .map(|r| DeviceCondition {
+                device: r.id.clone(),
+                share_id: r.share_id.clone(),
+                kind: kind.into(),
+                holds,
+                words: words.into(),
+            })
+            .collect();
+        self.touch_claim(key);
+    }
+
+    fn now(&self) -> i64 {
+        1_000_000 + i64::try_from(self.start.elapsed().as_secs()).expect("a short test")
+    }
+
     fn delete_claim(&mut self, key: &NamespacedName) {
         self.claims.remove(key);
         let _ = self.feed.send(Change::Remove(crate::index::Kind::Claim, key.clone()));
@@ -165,6 +191,7 @@ impl World {
                 pods: BTreeMap::new(),
                 given_twice: vec![],
                 feed,
+                start: Instant::now(),
             })),
             troubles: Arc::new(Mutex::new(troubles.to_vec())),
             latency,
@@ -173,6 +200,11 @@ impl World {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("not poisoned")
+    }
+
+    /// Seconds since an epoch, in virtual time.
+    pub(super) fn now(&self) -> i64 {
+        self.state().now()
     }
 
     fn fault(&self, step: Step) -> Option<Fault> {

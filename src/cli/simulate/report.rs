@@ -6,7 +6,9 @@ use std::io::Write as _;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::{Output, table};
+use crate::cli::check::{DomainReport, domains};
+use crate::cli::watts::Watts;
+use crate::cli::{Output, classified, table};
 use crate::model::DeviceId;
 use crate::snapshot::Snapshot;
 
@@ -20,29 +22,22 @@ pub(super) struct Placed {
     pub(super) device: String,
     pub(super) class: Option<String>,
     pub(super) watts: Option<u32>,
+    /// `measured`, `policy`, `table` or `unknown`.
+    #[serde(rename = "wattsFrom")]
+    pub(super) watts_from: &'static str,
 }
 
 impl Placed {
     /// The device with its class, without claim and request.
     pub(super) fn device(snapshot: &Snapshot, id: &DeviceId) -> Self {
-        let found = snapshot
-            .pools
-            .iter()
-            .flatten()
-            .find(|p| p.pool.driver == id.driver && p.pool.name == id.pool);
-        let classified = found.and_then(|state| {
-            let position = *state.pool.by_name.get(&id.device)?;
-            Some(state.pool.devices.get(position as usize)?.classified.clone())
-        });
+        let classified = classified(snapshot, id);
         Self {
             driver: id.driver.to_string(),
             pool: id.pool.to_string(),
             device: id.device.to_string(),
-            class: classified
-                .as_ref()
-                .and_then(|c| c.class.as_ref())
-                .map(ToString::to_string),
+            class: classified.and_then(|c| c.class.as_ref()).map(ToString::to_string),
             watts: classified.and_then(|c| c.watts),
+            watts_from: classified.map_or("unknown", |c| c.origin.as_str()),
             ..Self::default()
         }
     }
@@ -59,7 +54,8 @@ pub(super) struct Row {
     class: Option<String>,
     pub(super) devices: Vec<Placed>,
     pub(super) link_cost: u32,
-    watts: u32,
+    #[serde(flatten)]
+    watts: Watts,
     /// Node to reason, for each node that said no.
     pub(super) refused: BTreeMap<String, String>,
     pub(super) error: Option<String>,
@@ -97,6 +93,8 @@ struct Summary {
     mixed_pods: usize,
     /// Pods that list order would have given devices of several classes.
     mixed_by_list_order: usize,
+    /// The power domains with a budget after this run, by label and value.
+    power_domains: Vec<DomainReport>,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,8 +106,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(mut pods: Vec<Row>, snapshot: &Snapshot) -> Self {
         for row in &mut pods {
-            // At most 2,048 devices a pod, of at most 10 kW.
-            row.watts = row.devices.iter().filter_map(|d| d.watts).sum();
+            row.watts = Watts::of(row.devices.iter().map(|d| (d.watts, d.watts_from)));
             let classes = Row::classes(&row.devices);
             row.class = if classes.len() == 1 {
                 classes.first().map(ToString::to_string)
@@ -128,10 +125,11 @@ impl Report {
                 .flatten()
                 .map(|p| p.taken.len() + p.shared.len())
                 .sum(),
-            watts: pods.iter().map(|r| u64::from(r.watts)).sum(),
+            watts: pods.iter().map(|r| u64::from(r.watts.known())).sum(),
             mixed_pods: mixed(|r| &r.devices),
             mixed_by_list_order: mixed(|r| &r.list_order),
             pods: pods.len(),
+            power_domains: domains(snapshot),
         };
         Self { pods, summary }
     }
@@ -186,6 +184,12 @@ impl Report {
              Pods of mixed classes: {}; list order would have mixed {}.\n",
             s.placed, s.pods, s.devices_taken, s.devices, s.nodes, s.watts, s.mixed_pods, s.mixed_by_list_order
         );
+        for d in &s.power_domains {
+            text += &format!(
+                "Power domain {}={}: {} of {} W drawn, {} W left.\n",
+                d.label, d.value, d.used, d.budget, d.left
+            );
+        }
         text
     }
 }

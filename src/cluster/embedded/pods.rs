@@ -95,6 +95,8 @@ impl State {
                 owner_pod: Some(pod.uid.clone()),
                 spec: template.spec.clone(),
                 allocation: None,
+                allocated_at: None,
+                conditions: vec![],
                 reserved_for: vec![],
             };
             claims.push((entry.name.clone(), made));

@@ -143,6 +143,9 @@ impl State {
             return refused(format!("an allocation holds at most {MAX_RESULTS} devices, not {n}"));
         }
         found.allocation = Some(Arc::new(allocation.clone()));
+        if found.has_binding_conditions() {
+            found.allocated_at = Some(jiff::Timestamp::now().as_second());
+        }
         add_consumer(&mut found, pod)?;
         Ok(self.put_claim(found))
     }
@@ -176,6 +179,8 @@ impl State {
         left.reserved_for.retain(|c| &*c.uid != pod_uid);
         if deallocate && left.reserved_for.is_empty() {
             left.allocation = None;
+            left.allocated_at = None;
+            left.conditions.clear();
         }
         if left != *found {
             self.put_claim(left);

@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use self::api::Api;
@@ -76,6 +76,17 @@ impl KubeCluster {
             config,
             api: Api::new(client, CALL_DEADLINE),
         })
+    }
+
+    /// Sets one annotation of a node, or removes it; writes nothing else of it. One that is so already is not written
+    /// again by the API server.
+    ///
+    /// # Errors
+    /// As of any write: no such node, not allowed, no answer.
+    pub async fn annotate_node(&self, node: &str, key: &str, value: Option<&str>) -> Result<(), WriteError> {
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        let path = paths::node(node)?;
+        self.api.patch(&path, api::MERGE_PATCH, &patch).await.map(drop)
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
             "resourceclaimtemplates",
         ),
         Kind::Class => ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses"),
+        Kind::TaintRule => ("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules"),
         Kind::RuntimeClass => ("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses"),
     };
     ApiResource {
@@ -35,6 +36,21 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
         kind: kind.to_owned(),
         plural: plural.to_owned(),
     }
+}
+
+/// The same kind in an older version, for what not every cluster serves at all. Newest first; empty: the kind must be
+/// there.
+pub(super) fn optional(kind: Kind) -> Vec<ApiResource> {
+    if kind != Kind::TaintRule {
+        return vec![];
+    }
+    let newest = resource(kind);
+    let alpha = ApiResource {
+        version: "v1alpha3".to_owned(),
+        api_version: "resource.k8s.io/v1alpha3".to_owned(),
+        ..newest.clone()
+    };
+    vec![newest, alpha]
 }
 
 /// What a call is about: its URL path for the API, and what stands there in the words of a pod's event.
@@ -77,6 +93,14 @@ pub(super) fn template(key: &NamespacedName) -> Result<Target, WriteError> {
 
 pub(super) fn pod(key: &NamespacedName) -> Result<Target, WriteError> {
     object(Kind::Pod, key)
+}
+
+/// Nodes are in no namespace.
+pub(super) fn node(name: &str) -> Result<Target, WriteError> {
+    Ok(Target {
+        path: format!("/api/v1/nodes/{}", segment(name)?),
+        what: format!("{} {name}", Kind::Node.as_str()),
+    })
 }
 
 fn object(kind: Kind, key: &NamespacedName) -> Result<Target, WriteError> {

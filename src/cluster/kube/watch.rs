@@ -17,13 +17,14 @@ use futures::StreamExt;
 use http_body_util::BodyExt;
 use kube::Api;
 use kube::client::ClientBuilder;
+use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event, watcher};
 
 use super::feed::Feed;
 use super::raw::Raw;
 use super::{api, paths};
 use crate::cluster::WatchStatus;
-use crate::index::Kind;
+use crate::index::{Change, Kind};
 use crate::publish::IndexHandle;
 
 /// The server ends a watch after this long, and it is taken up again where it ended.
@@ -34,6 +35,9 @@ const RELIST_AFTER: u32 = 5;
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// Low: eight watches every few seconds are nothing to an API server, and each second of blindness delays binds.
 const MAX_DELAY: Duration = Duration::from_secs(8);
+
+/// Between two looks for a kind that is not served. A feature gate takes a restart of the API server.
+const ABSENT: Duration = Duration::from_secs(30);
 
 /// Passes signs of life on while the kind's list is complete.
 struct Pulse {
@@ -63,10 +67,24 @@ pub(super) async fn run(
         status,
     });
     let client = client(config, pulse.clone())?;
-    let resource = paths::resource(kind);
     let mut failures = 0;
     let mut said = String::new();
     loop {
+        let resource = match served(kind, &client).await {
+            Ok(Some(resource)) => resource,
+            Ok(None) => {
+                absent(&pulse, &index).await?;
+                continue;
+            }
+            Err(error) => {
+                failures += 1;
+                pulse.listed.store(false, Ordering::Relaxed);
+                pulse.status.restarted(kind);
+                complain(kind, &watcher::Error::InitialListFailed(error), &mut said);
+                tokio::time::sleep(delay(failures)).await;
+                continue;
+            }
+        };
         let settings = watcher::Config::default().timeout(WATCH_SECONDS);
         let mut events = pin!(watcher(Api::<Raw>::all_with(client.clone(), &resource), settings));
         let mut feed = Feed::new(kind);
@@ -92,6 +110,35 @@ pub(super) async fn run(
             }
         }
     }
+}
+
+/// Where the kind is served; None: nowhere, which is fine for a kind that is behind a feature gate.
+async fn served(kind: Kind, client: &kube::Client) -> Result<Option<ApiResource>, kube::Error> {
+    let versions = paths::optional(kind);
+    if versions.is_empty() {
+        return Ok(Some(paths::resource(kind)));
+    }
+    for version in versions {
+        match client.list_api_group_resources(&version.api_version).await {
+            Ok(list) if list.resources.iter().any(|r| r.name == version.plural) => return Ok(Some(version)),
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// A kind the API server does not serve: an empty list, looked for again after a while.
+async fn absent(pulse: &Pulse, index: &IndexHandle) -> anyhow::Result<()> {
+    if !pulse.listed.load(Ordering::Relaxed) {
+        index.change(Change::Reset(pulse.kind, vec![])).await?;
+        index.flush().await?;
+        pulse.listed.store(true, Ordering::Relaxed);
+    }
+    pulse.beat();
+    tokio::time::sleep(ABSENT).await;
+    Ok(())
 }
 
 async fn apply(event: Event<Raw>, feed: &mut Feed, pulse: &Pulse, index: &IndexHandle) -> anyhow::Result<()> {

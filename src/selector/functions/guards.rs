@@ -9,7 +9,7 @@ use cel::common::value::{CowVal, Val};
 
 use super::super::budget::{charge, charge_bytes, weigh};
 use super::super::kinds::strict;
-use super::{Arg, Args, Failed, Native, Out, Plain, Returned, native, no_overload};
+use super::{Arg, Args, Failed, Native, Out, Plain, Returned, native, no_overload, times};
 
 pub(super) const NATIVES: &[Native] = &[
     // One step of a loop: hands its argument on.
@@ -48,10 +48,14 @@ pub(super) const NATIVES: &[Native] = &[
     ("@join", false, 2, join),
     ("@range", false, 1, range),
     ("@text", false, 1, |args| match args.as_slice() {
-        [d] => match d.as_ref().downcast_ref::<CelDouble>() {
-            Some(d) => Ok(CowVal::owned(CelString::from(double_text(*d.inner())))),
-            None => Err(no_overload("string", &args)),
-        },
+        [v] => {
+            let double = v.as_ref().downcast_ref::<CelDouble>().map(|d| double_text(*d.inner()));
+            let text = double.or_else(|| times::text(v.as_ref()));
+            match text {
+                Some(text) => Ok(CowVal::owned(CelString::from(text))),
+                None => Err(no_overload("string", &args)),
+            }
+        }
         _ => Err(no_overload("string", &args)),
     }),
     // Alpha in Kubernetes 1.36: membership that works on an attribute whether it is a list or not.

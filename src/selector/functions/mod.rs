@@ -3,12 +3,15 @@
 //! What the crate has (standard CEL, strings, most of lists) is the crate's; here is what it lacks, and what it
 //! does without a bound.
 
+pub(super) mod amounts;
+pub(super) mod formats;
 mod guards;
 mod lists;
 pub(super) mod net;
 mod positions;
 mod quantities;
 pub(super) mod regex;
+pub(super) mod times;
 pub(super) mod url;
 
 use std::sync::{Arc, LazyLock};
@@ -18,8 +21,9 @@ use cel::common::types::{CelBool, CelDouble, CelInt, CelList, CelString, DYN_TYP
 use cel::common::value::{CowVal, Val};
 use cel::{Env, ExecutionError, extensions};
 
-use super::kinds::{CidrVal, IpVal, PatternVal, QuantityVal, SemverVal, UrlVal};
-use crate::model::Quantity;
+use self::amounts::Amount;
+use self::formats::Format;
+use super::kinds::{CidrVal, FormatVal, IpVal, PatternVal, QuantityVal, SemverVal, UrlVal};
 
 /// Name, whether it is a method, number of arguments (the receiver included), implementation.
 type Native = (&'static str, bool, usize, Function);
@@ -32,7 +36,8 @@ enum Arg<'b> {
     String(&'b str),
     Int(i64),
     Bool(bool),
-    Quantity(Quantity),
+    Quantity(Amount),
+    Format(&'static Format),
     Semver(&'b semver::Version),
     Ip(net::IpAddr),
     Cidr(net::Cidr),
@@ -59,6 +64,8 @@ impl<'b> Arg<'b> {
             Self::Ip(ip.0)
         } else if let Some(c) = value.downcast_ref::<CidrVal>() {
             Self::Cidr(c.0)
+        } else if let Some(f) = value.downcast_ref::<FormatVal>() {
+            Self::Format(f.0)
         } else if let Some(u) = value.downcast_ref::<UrlVal>() {
             Self::Url(&u.0)
         } else {
@@ -74,7 +81,7 @@ enum Out {
     Double(f64),
     String(String),
     Strings(Vec<String>),
-    Quantity(Quantity),
+    Quantity(Amount),
     Semver(semver::Version),
     Ip(net::IpAddr),
     Cidr(net::Cidr),
@@ -165,6 +172,8 @@ pub(super) static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 });
 
 const FAMILIES: &[&[Native]] = &[
+    formats::NATIVES,
+    times::NATIVES,
     guards::NATIVES,
     lists::NATIVES,
     positions::NATIVES,

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use semver::Version;
 
 use super::super::budget::charge_bytes;
+use super::amounts::Amount;
 use super::{Arg, Failed, Native, Out, Plain, native};
 use crate::model::Quantity;
 
@@ -18,8 +19,7 @@ pub(super) const NATIVES: &[Native] = &[
                 return Err(Failed::Overload);
             };
             charge_bytes(s.len())?;
-            let read = s.parse::<Quantity>();
-            read.map(Out::Quantity).map_err(|e| Failed::Message(e.to_string()))
+            Amount::read(s).map(Out::Quantity).map_err(Failed::Message)
         }),
     ),
     (
@@ -43,7 +43,7 @@ pub(super) const NATIVES: &[Native] = &[
             let [Arg::Quantity(q)] = args else {
                 return Err(Failed::Overload);
             };
-            Ok(Out::Int(q.cmp(&Quantity::ZERO) as i64))
+            Ok(Out::Int(q.exact.cmp(&Quantity::ZERO) as i64))
         }),
     ),
     (
@@ -54,7 +54,7 @@ pub(super) const NATIVES: &[Native] = &[
             let [Arg::Quantity(q)] = args else {
                 return Err(Failed::Overload);
             };
-            Ok(Out::Bool(q.as_integer().is_some()))
+            Ok(Out::Bool(q.integer().is_some()))
         }),
     ),
     (
@@ -66,7 +66,7 @@ pub(super) const NATIVES: &[Native] = &[
                 return Err(Failed::Overload);
             };
             let refused = || Failed::Message("cannot convert value to integer".to_owned());
-            q.as_integer().map(Out::Int).ok_or_else(refused)
+            q.integer().map(Out::Int).ok_or_else(refused)
         }),
     ),
     (
@@ -77,7 +77,7 @@ pub(super) const NATIVES: &[Native] = &[
             let [Arg::Quantity(q)] = args else {
                 return Err(Failed::Overload);
             };
-            Ok(Out::Double(q.as_f64()))
+            Ok(Out::Double(q.exact.as_f64()))
         }),
     ),
     (
@@ -86,7 +86,7 @@ pub(super) const NATIVES: &[Native] = &[
         2,
         native!("add", |args| match args {
             [Arg::Quantity(a), Arg::Quantity(b)] => Ok(Out::Quantity(a.plus(*b))),
-            [Arg::Quantity(a), Arg::Int(b)] => Ok(Out::Quantity(a.plus(Quantity::from_integer(*b)))),
+            [Arg::Quantity(a), Arg::Int(b)] => Ok(Out::Quantity(a.plus(Amount::of_integer(*b)))),
             _ => Err(Failed::Overload),
         }),
     ),
@@ -96,7 +96,7 @@ pub(super) const NATIVES: &[Native] = &[
         2,
         native!("sub", |args| match args {
             [Arg::Quantity(a), Arg::Quantity(b)] => Ok(Out::Quantity(a.minus(*b))),
-            [Arg::Quantity(a), Arg::Int(b)] => Ok(Out::Quantity(a.minus(Quantity::from_integer(*b)))),
+            [Arg::Quantity(a), Arg::Int(b)] => Ok(Out::Quantity(a.minus(Amount::of_integer(*b)))),
             _ => Err(Failed::Overload),
         }),
     ),
@@ -149,7 +149,7 @@ pub(super) const NATIVES: &[Native] = &[
 
 fn compare(args: &[Arg<'_>]) -> Result<Ordering, Failed> {
     match args {
-        [Arg::Quantity(a), Arg::Quantity(b)] => Ok(a.cmp(b)),
+        [Arg::Quantity(a), Arg::Quantity(b)] => Ok(a.exact.cmp(&b.exact)),
         [Arg::Semver(a), Arg::Semver(b)] => Ok(a.cmp_precedence(b)),
         _ => Err(Failed::Overload),
     }

@@ -88,6 +88,11 @@ impl Url {
     }
 }
 
+/// What `url.ParseRequestURI` accepts.
+pub(super) fn is_request_uri(text: &str) -> bool {
+    Url::read(text).is_some()
+}
+
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text

@@ -20,6 +20,7 @@ impl Classifier for NoClass {
             class: None,
             watts: None,
             origin: WattOrigin::Unknown,
+            board: None,
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::shape::bits;
-use super::{Cards, Link, Nearness, Shape};
+use super::{Cards, Link, Nearness, Shape, bits};
 
 fn link(text: &str) -> Link {
     match text {

@@ -107,7 +107,7 @@ fn sixteen_cards_are_well_below_8_kib() {
 fn an_eight_card_machine_in_full() {
     let mut report = long(3);
     report.links = vec![Link::NvLink(18); 9];
-    report.links[1 * 3 + 2] = Link::Sys; // and 2-1 says otherwise
+    report.links[5] = Link::Sys; // 1-2; 2-1 says otherwise
     report
         .cards
         .iter_mut()
