@@ -1,11 +1,15 @@
 //! The measurements of wattlane, so that anyone can repeat them. See loadtest/README.md.
 
 mod allocate;
+mod class;
 mod client;
 mod fixture;
+mod power;
 mod prepared;
+mod quality;
 mod server;
 mod stats;
+mod topology;
 mod verbs;
 
 use std::io::Write as _;
@@ -34,6 +38,12 @@ enum Scenario {
     Verbs(verbs::Args),
     /// One decision on one node: wattlane and the in-tree allocator, in turns
     Allocate(allocate::Args),
+    /// Links between the cards of a pod, and the groups that stay whole
+    Topology(topology::Args),
+    /// Pods of several cards on nodes with several wattages
+    Class(class::Args),
+    /// What a filling cluster draws, and a hard budget
+    Power(power::Args),
 }
 
 // One thread: the client has one core, the server another.
@@ -44,6 +54,9 @@ async fn main() -> anyhow::Result<()> {
     let (report, table): (_, fn(&Value) -> String) = match &cli.scenario {
         Scenario::Verbs(args) => (verbs::run(args).await?, verbs::table),
         Scenario::Allocate(args) => (allocate::run(args)?, allocate::table),
+        Scenario::Topology(args) => (topology::run(args)?, topology::table),
+        Scenario::Class(args) => (class::run(args)?, class::table),
+        Scenario::Power(args) => (power::run(args)?, power::table),
     };
     let text = match cli.output {
         Output::Table => table(&report),

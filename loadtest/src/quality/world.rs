@@ -1,0 +1,246 @@
+//! A cluster as the library sees it (objects in, snapshots out) that pods come to and leave, placed by wattlane, in list
+//! order, or as the measurement says. Knows nothing of what is good.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow, ensure};
+use serde_json::{Value, json};
+use wattlane::convert::{self, Object};
+use wattlane::index::{Change, Index, Key, Kind, Reservation, ReservedClaim};
+use wattlane::model::{Name, Pod};
+use wattlane::placement::{self, Context, Demand, Placement, Rules};
+use wattlane::policy::{Policy, PolicyClassifier};
+use wattlane::selector::Selectors;
+use wattlane::snapshot::{NodeEntry, Snapshot};
+
+use super::links::uuid;
+
+const DRIVER: &str = "gpu.nvidia.com";
+const NAMESPACE: &str = "bench";
+
+/// Cards of one node, by their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    pub(crate) node: usize,
+    pub(crate) cards: Vec<usize>,
+}
+
+pub(crate) struct World {
+    index: Index,
+    snapshot: Arc<Snapshot>,
+    selectors: Selectors,
+    rules: Rules,
+    pods: usize,
+}
+
+/// Zero-padded, so that the order of names is that of numbers.
+pub(crate) fn node_name(node: usize) -> String {
+    format!("n-{node:05}")
+}
+
+pub(crate) fn card_name(card: usize) -> String {
+    format!("gpu-{card}")
+}
+
+fn number(name: &str) -> anyhow::Result<usize> {
+    let digits = name.rsplit('-').next().unwrap_or_default();
+    digits.parse().with_context(|| format!("{name} is not a name of ours"))
+}
+
+impl World {
+    /// An empty cluster under this policy.
+    pub(crate) fn new(policy: &Value) -> anyhow::Result<Self> {
+        let selectors = Selectors::new();
+        let policy = Policy::read(&policy.to_string(), &selectors).map_err(|errors| anyhow!("{errors:?}"))?;
+        let rules = policy.rules();
+        let mut world = Self {
+            index: Index::new(Arc::new(PolicyClassifier::new(Arc::new(policy)))),
+            snapshot: Arc::default(),
+            selectors,
+            rules,
+            pods: 0,
+        };
+        world.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}))?;
+        world.apply(
+            &json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DRIVER},
+            "spec": {"selectors": [{"cel": {"expression":
+                "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"}}]}}),
+        )?;
+        Ok(world)
+    }
+
+    /// A node with cards of these products. `publish` when all nodes are there.
+    pub(crate) fn node(
+        &mut self,
+        node: usize,
+        labels: Value,
+        annotations: Value,
+        products: &[&str],
+    ) -> anyhow::Result<()> {
+        let name = node_name(node);
+        let device = |(card, product): (usize, &&str)| {
+            json!({"name": card_name(card), "attributes": {"type": {"string": "gpu"},
+                "uuid": {"string": uuid(&name, card)}, "productName": {"string": product}}})
+        };
+        let devices: Vec<Value> = products.iter().enumerate().map(device).collect();
+        self.apply(&json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "uid": name, "labels": labels, "annotations": annotations}}))?;
+        self.apply(
+            &json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
+            "spec": {"driver": DRIVER, "nodeName": name, "devices": devices,
+                "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}}),
+        )
+    }
+
+    fn apply(&mut self, object: &Value) -> anyhow::Result<()> {
+        let object = convert::object(object)?.context("a kind that is not kept")?;
+        self.index.apply(Change::Upsert(object));
+        Ok(())
+    }
+
+    pub(crate) fn publish(&mut self) {
+        if let Some(snapshot) = self.index.publish() {
+            self.snapshot = snapshot;
+        }
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context {
+            snapshot: &self.snapshot,
+            selectors: &self.selectors,
+            rules: &self.rules,
+        }
+    }
+
+    /// A pod without annotations, with a claim for each number of cards.
+    pub(crate) fn arrive(&mut self, counts: &[u32]) -> anyhow::Result<Pod> {
+        let pod = format!("p-{}", self.pods);
+        self.pods += 1;
+        for (i, count) in counts.iter().enumerate() {
+            self.apply(&json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                "metadata": {"name": format!("{pod}-{i}"), "namespace": NAMESPACE, "uid": format!("{pod}-{i}")},
+                "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": DRIVER, "count": count}}]}}}))?;
+        }
+        self.publish();
+        let claims: Vec<Value> = (0..counts.len())
+            .map(|i| json!({"name": format!("c{i}"), "resourceClaimName": format!("{pod}-{i}")}))
+            .collect();
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": pod, "namespace": NAMESPACE, "uid": pod},
+            "spec": {"containers": [{"name": "c"}], "resourceClaims": claims}});
+        Ok(convert::pod(&pod)?)
+    }
+
+    /// As the service does it: filter every node, score all that fit, place on the best. None: no node fits.
+    pub(crate) fn ours(&self, pod: &Pod) -> anyhow::Result<Option<(usize, Placement)>> {
+        let ctx = self.context();
+        let demand = self.demand(pod)?;
+        let fits = |(_, node): (_, &'_ Arc<NodeEntry>)| placement::check(ctx, &demand, node).is_ok();
+        let nodes: Vec<&Arc<NodeEntry>> = self.snapshot.nodes().filter(|n| fits(*n)).map(|(_, n)| n).collect();
+        let scores = placement::scores(ctx, &demand, &nodes);
+        let Some((_, best)) = scores.iter().zip(&nodes).max_by_key(|(score, _)| **score) else {
+            return Ok(None);
+        };
+        // Bind reads the pod anew.
+        let placed = placement::place(ctx, &self.demand(pod)?, best);
+        let placed = placed.map_err(|no| anyhow!("{} passed filter and is refused: {}", best.node.name, no.message))?;
+        ensure!(!placed.cut, "a search was cut: the choice may not be the best");
+        Ok(Some((number(&best.node.name)?, placed)))
+    }
+
+    fn demand(&self, pod: &Pod) -> anyhow::Result<Demand> {
+        Demand::of(self.context(), pod).map_err(|no| anyhow!("{}: {}", pod.key, no.message))
+    }
+
+    /// The first devices of the first of these nodes for which `accepts` is true.
+    pub(crate) fn list_order(
+        &self,
+        pod: &Pod,
+        nodes: impl Iterator<Item = usize>,
+        accepts: impl Fn(&Given) -> bool,
+    ) -> anyhow::Result<Option<Given>> {
+        let demand = self.demand(pod)?;
+        for node in nodes {
+            let entry = self
+                .snapshot
+                .node_named(&node_name(node))
+                .context("a node that is not there")?;
+            let Some(devices) = placement::list_order(self.context(), &demand, entry) else {
+                continue;
+            };
+            let cards = devices
+                .iter()
+                .map(|d| number(&d.device))
+                .collect::<anyhow::Result<_>>()?;
+            let given = Given { node, cards };
+            if accepts(&given) {
+                return Ok(Some(given));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reserves and writes what wattlane chose.
+    pub(crate) fn bind(&mut self, pod: &Pod, node: usize, placed: &Placement) -> anyhow::Result<Given> {
+        let claims = placed.claims.iter().map(|c| ReservedClaim {
+            claim: c.claim.key.clone(),
+            uid: c.claim.uid.clone(),
+            results: c.allocation.results.clone(),
+        });
+        self.index.reserve(Reservation {
+            pod: pod.key.clone(),
+            pod_uid: pod.uid.clone(),
+            node: node_name(node).into(),
+            claims: claims.collect(),
+        })?;
+        let mut cards = vec![];
+        for placed in &placed.claims {
+            let mut claim = (*placed.claim).clone();
+            claim.allocation = Some(placed.allocation.clone());
+            self.index.apply(Change::Upsert(Object::Claim(claim)));
+            for result in &placed.allocation.results {
+                ensure!(
+                    *result.id.pool == *node_name(node),
+                    "a card of another node: {}",
+                    result.id
+                );
+                cards.push(number(&result.id.device)?);
+            }
+        }
+        self.publish();
+        Ok(Given { node, cards })
+    }
+
+    /// Writes what somebody else chose, in the order of the pod's claims.
+    pub(crate) fn give(&mut self, pod: &Pod, counts: &[u32], given: &Given) -> anyhow::Result<()> {
+        let mut cards = given.cards.iter();
+        for (name, count) in claims_of(pod).zip(counts) {
+            let result = |card: &usize| json!({"request": "r", "driver": DRIVER, "pool": node_name(given.node), "device": card_name(*card)});
+            let results: Vec<Value> = cards.by_ref().take(*count as usize).map(result).collect();
+            self.apply(&json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": NAMESPACE, "uid": name},
+                "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": DRIVER, "count": count}}]}},
+                "status": {"allocation": {"devices": {"results": results}}}}))?;
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// The pod is gone, or was refused: so are its claims.
+    pub(crate) fn leave(&mut self, pod: &Pod) {
+        for name in claims_of(pod) {
+            self.index
+                .apply(Change::Remove(Kind::Claim, Key::new(NAMESPACE, &**name)));
+        }
+        self.publish();
+    }
+
+    /// Watts that the index counts in each power domain, in no order.
+    pub(crate) fn drawn(&self) -> u64 {
+        self.snapshot.power.domains().map(|d| d.used.watts).sum()
+    }
+}
+
+fn claims_of(pod: &Pod) -> impl Iterator<Item = &Name> {
+    pod.claims.iter().filter_map(|c| c.claim_name())
+}
