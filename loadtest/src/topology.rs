@@ -21,8 +21,8 @@ pub(crate) struct Args {
     /// Percent of all cards that are in use while it is measured, ascending.
     #[arg(long, value_delimiter = ',', default_value = "50,60,70,80,90,95")]
     levels: Vec<usize>,
-    /// At each level so many pods go, and others come for them.
-    #[arg(long, default_value_t = 300)]
+    /// At each level so many times a tenth of the pods goes at once, and others come until the level is reached again.
+    #[arg(long, default_value_t = 20)]
     churn: usize,
     #[arg(long, value_delimiter = ',', default_value = "mixed,nvswitch,cube-mesh,pcie")]
     fleets: Vec<Fleet>,
@@ -115,23 +115,42 @@ impl Policy {
     }
 }
 
-/// One level of one run.
+/// Sums over pods of one size: link cost chosen, the least on the node they went to, the least on any node; their pairs; the
+/// most that one pod was above its node's least, as a ratio.
 #[derive(Clone, Copy, Debug, Default)]
-struct Level {
-    /// Share of the cards in use when the churn ended.
-    filled: f64,
-    refused: usize,
-    /// Of pods of several cards that came during the churn: sums of link cost chosen, the least on the node they went to,
-    /// the least on any node; their pairs; the most one pod was above its node's least, as a ratio.
+struct Links {
     chosen: u64,
     least_here: u64,
     least_anywhere: u64,
     pairs: u64,
     worst: f64,
-    /// Shares of nodes whose kind has such a group at all.
+}
+
+impl Links {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            chosen: self.chosen + other.chosen,
+            least_here: self.least_here + other.least_here,
+            least_anywhere: self.least_anywhere + other.least_anywhere,
+            pairs: self.pairs + other.pairs,
+            worst: self.worst.max(other.worst),
+        }
+    }
+}
+
+/// One level of one run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    refused: usize,
+    /// Of pods of 2, 4 and 8 cards that came during the churn.
+    links: [Links; 3],
+    /// Sums over the rounds of churn, each looked at when the level was reached again: share of the cards in use, shares
+    /// of nodes (of a kind that has such a group at all) with a free group, share of the free cards that could be given
+    /// out four by four.
+    rounds: usize,
+    filled: f64,
     keep_four: f64,
     keep_eight: f64,
-    /// Share of the free cards that could be given out four by four.
     in_fours: f64,
 }
 
@@ -254,12 +273,12 @@ impl<'a> Fill<'a> {
             .min()
             .unwrap_or(here);
         let chosen = self.of(given.node).cost(set_of(given));
-        let level = &mut self.level;
-        level.chosen += u64::from(chosen);
-        level.least_here += u64::from(here);
-        level.least_anywhere += u64::from(anywhere);
-        level.pairs += u64::from(k * (k - 1) / 2);
-        level.worst = level.worst.max(f64::from(chosen) / f64::from(here));
+        let sum = &mut self.level.links[(k.ilog2() as usize).clamp(1, 3) - 1];
+        sum.chosen += u64::from(chosen);
+        sum.least_here += u64::from(here);
+        sum.least_anywhere += u64::from(anywhere);
+        sum.pairs += u64::from(k * (k - 1) / 2);
+        sum.worst = sum.worst.max(f64::from(chosen) / f64::from(here));
     }
 
     fn leave(&mut self, at: usize) {
@@ -269,25 +288,26 @@ impl<'a> Fill<'a> {
         self.used -= given.cards.len();
     }
 
-    /// The level as it stands, and a new one begun.
-    fn close(&mut self) -> Level {
-        let mut level = std::mem::take(&mut self.level);
-        level.filled = self.used as f64 / (self.free.len() * CARDS) as f64;
+    /// What is free now.
+    fn look(&mut self) {
         let all = (1 << CARDS) - 1;
+        let nodes = 0..self.free.len();
         let share = |groups: &dyn Fn(&Reckoning, Set) -> u8| {
-            let able = (0..self.free.len()).filter(|n| groups(self.of(*n), all) > 0);
+            let able = nodes.clone().filter(|n| groups(self.of(*n), all) > 0);
             let (keep, able) = able.fold((0, 0), |(keep, able), n| {
                 (keep + usize::from(groups(self.of(n), self.free[n]) > 0), able + 1)
             });
             keep as f64 / f64::from(able)
         };
-        level.keep_four = share(&Reckoning::fours);
-        level.keep_eight = share(&Reckoning::eights);
-        let fours: usize = (0..self.free.len())
-            .map(|n| usize::from(self.of(n).fours(self.free[n])))
-            .sum();
-        level.in_fours = (4 * fours) as f64 / (self.free.len() * CARDS - self.used) as f64;
-        level
+        let (four, eight) = (share(&Reckoning::fours), share(&Reckoning::eights));
+        let fours: usize = nodes.map(|n| usize::from(self.of(n).fours(self.free[n]))).sum();
+        let cards = self.free.len() * CARDS;
+        let level = &mut self.level;
+        level.rounds += 1;
+        level.filled += self.used as f64 / cards as f64;
+        level.keep_four += four;
+        level.keep_eight += eight;
+        level.in_fours += (4 * fours) as f64 / (cards - self.used) as f64;
     }
 }
 
@@ -319,21 +339,22 @@ fn simulate(args: &Args, mut fill: Fill<'_>, sizes: Sizes, seed: u64) -> anyhow:
         // Only what comes during the churn counts: before it, the cluster was emptier.
         fill.level = Level::default();
         for _ in 0..args.churn {
-            let goes = departures.roll(fill.running.len());
-            if goes < fill.running.len() {
+            for _ in 0..fill.running.len() / 10 {
+                let goes = departures.roll(fill.running.len());
                 fill.leave(goes);
             }
             up_to(&mut fill)?;
+            fill.look();
         }
-        levels.push(fill.close());
+        levels.push(fill.level);
     }
     Ok(levels)
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
     ensure!(
-        args.nodes > 0 && args.seeds > 0,
-        "nothing to measure: --nodes and --seeds are at least 1"
+        args.nodes > 0 && args.seeds > 0 && args.churn > 0,
+        "nothing to measure: --nodes, --seeds and --churn are at least 1"
     );
     ensure!(
         args.levels.is_sorted() && args.levels.iter().all(|l| (1..100).contains(l)),
@@ -356,16 +377,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
                         over_seeds(&by_seed.iter().map(|levels| f(&levels[at])).collect::<Vec<_>>())
                     };
                     let ratio = |a: u64, b: u64| a as f64 / b as f64;
+                    let all = |l: &Level| l.links.into_iter().fold(Links::default(), Links::plus);
                     rows.push(json!({
                         "fleet": fleet.name(), "pods": sizes.name(), "level": percent, "policy": policy.name(),
-                        "filledPercent": of(&|l| 100.0 * l.filled),
-                        "chosenToLeastOnNode": of(&|l| ratio(l.chosen, l.least_here)),
-                        "worstPodToLeastOnNode": of(&|l| l.worst),
-                        "chosenToLeastAnywhere": of(&|l| ratio(l.chosen, l.least_anywhere)),
-                        "linkCostOfAPair": of(&|l| ratio(l.chosen, l.pairs)),
-                        "keepFourPercent": of(&|l| 100.0 * l.keep_four),
-                        "keepEightPercent": of(&|l| 100.0 * l.keep_eight),
-                        "freeInFoursPercent": of(&|l| 100.0 * l.in_fours),
+                        "filledPercent": of(&|l| 100.0 * l.filled / l.rounds as f64),
+                        "twoToLeastOnNode": of(&|l| ratio(l.links[0].chosen, l.links[0].least_here)),
+                        "fourToLeastOnNode": of(&|l| ratio(l.links[1].chosen, l.links[1].least_here)),
+                        "worstPodToLeastOnNode": of(&|l| all(l).worst),
+                        "chosenToLeastAnywhere": of(&|l| ratio(all(l).chosen, all(l).least_anywhere)),
+                        "twoCostOfAPair": of(&|l| ratio(l.links[0].chosen, l.links[0].pairs)),
+                        "fourCostOfAPair": of(&|l| ratio(l.links[1].chosen, l.links[1].pairs)),
+                        "costOfAPair": of(&|l| ratio(all(l).chosen, all(l).pairs)),
+                        "keepFourPercent": of(&|l| 100.0 * l.keep_four / l.rounds as f64),
+                        "keepEightPercent": of(&|l| 100.0 * l.keep_eight / l.rounds as f64),
+                        "freeInFoursPercent": of(&|l| 100.0 * l.in_fours / l.rounds as f64),
                         "refused": of(&|l| l.refused as f64),
                     }));
                 }
@@ -381,10 +406,13 @@ pub(crate) fn table(report: &Value) -> String {
         "pods",
         "level",
         "policy",
-        "/ least on node",
-        "worst pod",
-        "/ least anywhere",
-        "a pair",
+        "2 / least",
+        "4 / least",
+        "worst / least",
+        "/ anywhere",
+        "2 a pair",
+        "4 a pair",
+        "all a pair",
         "keep 4 %",
         "keep 8 %",
         "free in 4s %",
@@ -399,10 +427,13 @@ pub(crate) fn table(report: &Value) -> String {
             text("pods"),
             row["level"].to_string(),
             text("policy"),
-            show(&row["chosenToLeastOnNode"], 2),
+            show(&row["twoToLeastOnNode"], 2),
+            show(&row["fourToLeastOnNode"], 2),
             show(&row["worstPodToLeastOnNode"], 2),
             show(&row["chosenToLeastAnywhere"], 2),
-            show(&row["linkCostOfAPair"], 2),
+            show(&row["twoCostOfAPair"], 2),
+            show(&row["fourCostOfAPair"], 2),
+            show(&row["costOfAPair"], 2),
             show(&row["keepFourPercent"], 1),
             show(&row["keepEightPercent"], 1),
             show(&row["freeInFoursPercent"], 1),

@@ -7,7 +7,6 @@ use super::demand::Demand;
 use super::key::Key;
 use super::{Context, power, quick, solve};
 use crate::snapshot::NodeEntry;
-use crate::topology::Nearness;
 
 /// The highest score of the extender protocol.
 const BEST: usize = 10;
@@ -15,10 +14,13 @@ const BEST: usize = 10;
 /// Lower is better, key by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
-    /// Links on the node: faster than any between nodes.
-    links: (Nearness, Nearness),
+    /// Sums of link cost on the node: faster than any link between nodes.
+    links: (u32, u32),
     /// From the pod's group.
     distance: u32,
+    /// Before the worst pair, which is the next key: where sums are equal, a switched node is nearer than a mesh by its
+    /// pairs, and pods of two would use up the only nodes that can take a pod of eight.
+    big: u32,
     /// What else the devices cost.
     key: Key,
     /// Packing or spreading.
@@ -38,8 +40,9 @@ fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
         (key.big, key.pairs) = (0, 0);
     }
     Some(Rank {
-        links: (key.near, key.across),
+        links: (key.near.sum(), key.across.sum()),
         distance: demand.group.as_ref().map_or(0, |g| g.distance(&node.node)),
+        big: key.big,
         key,
         filling: if ctx.rules.spread { u32::MAX - left } else { left },
         headroom: Reverse(power::headroom(ctx, node)),

@@ -50,6 +50,21 @@ fn equal_nodes_go_by_name_and_those_that_do_not_fit_have_nothing() {
     assert_eq!(world.scores(&two, &[]), [0_u8; 0]);
 }
 
+/// Both cost the same by sum, and the switched pair is nearer by its worst link.
+#[test]
+fn a_pair_leaves_the_node_on_which_eight_reach_each_other() {
+    let mut world = World::new();
+    for name in ["mesh", "switched"] {
+        world.node(name, &cards(8, "x", 300));
+    }
+    world.claim("two", ask(2));
+    world.claim("eight", ask(8));
+    world.wire("mesh", &super::topology::cube_mesh());
+    world.wire("switched", &[Link::NvSwitch; 64]);
+    assert_eq!(world.scores(&pod("p", &["two"]), &["mesh", "switched"]), [10, 9]);
+    assert_eq!(world.scores(&pod("p", &["eight"]), &["mesh", "switched"]), [9, 10]);
+}
+
 type Cards = Vec<(&'static str, u32)>;
 
 /// Cards of a node, how many of them are taken.

@@ -24,7 +24,7 @@ pub(crate) fn links(rows: &[&str]) -> Vec<Link> {
 }
 
 /// Two quads, each card with one link to its peer in the other.
-fn cube_mesh() -> Vec<Link> {
+pub(crate) fn cube_mesh() -> Vec<Link> {
     links(&[
         "XNNNNSSS", "NXNNSNSS", "NNXNSSNS", "NNNXSSSN", "NSSSXNNN", "SNSSNXNN", "SSNSNNXN", "SSSNNNNX",
     ])
