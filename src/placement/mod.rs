@@ -132,7 +132,10 @@ pub fn check(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(), 
 /// The best devices of one node.
 pub fn place(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<Placement, Refusal> {
     demand.admit(node)?;
-    solve::best(ctx, demand, node).map(|(placement, _)| placement)
+    match quick::tally(ctx, demand, node, true).and_then(|tally| tally.place(ctx, demand, node)) {
+        Some(placement) => placement,
+        None => solve::best(ctx, demand, node).map(|(placement, _)| placement),
+    }
 }
 
 /// What plain list order would have taken of this node: the first devices that match and are free, with no regard to

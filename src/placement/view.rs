@@ -6,6 +6,7 @@ use super::demand::{Alternative, Demand, NewClaim};
 use super::key::Chosen;
 use super::matching::{Matching, failure, matching};
 use super::power::Budget;
+use super::quick::Place;
 use super::words::{Shortage, Stages, unhealthy};
 use super::{Context, Topology};
 use crate::model::{
@@ -18,7 +19,7 @@ use crate::topology::{Cards, Worth};
 /// Devices that are looked at for one alternative for the price of one search step.
 const LOOKED_PER_STEP: usize = 64;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct View<'a> {
     pub(super) pools: Vec<&'a PoolState>,
     /// Those that match some request, in list order: pools by (driver, name), those with binding conditions last, devices as published.
@@ -124,18 +125,11 @@ impl<'a> View<'a> {
     ) -> Result<(Self, bool), Refusal> {
         let claims: Vec<&NewClaim> = demand.new_claims().collect();
         let mut view = Self {
-            pools: vec![],
-            devices: vec![],
-            classes: vec![],
             requests: Vec::with_capacity(claims.iter().map(|c| c.requests.len()).sum()),
-            rules: vec![],
             wiring: node.wiring.as_deref(),
             links_count: demand.topology(ctx) != Topology::None,
             cliques: demand.topology(ctx) == Topology::Required,
-            held: Chosen::default(),
-            free: vec![],
-            budget: None,
-            unhealthy: None,
+            ..Self::default()
         };
         for (claim, new) in claims.iter().enumerate() {
             for request in &new.requests {
@@ -168,6 +162,44 @@ impl<'a> View<'a> {
         }
         view.sort_into_kinds();
         Ok((view, failed))
+    }
+
+    /// Nothing but devices that are chosen already, for one request and in the order given, as `result` reads them.
+    pub(super) fn of_chosen(
+        ctx: Context<'a>,
+        alternative: &'a Alternative,
+        node: &'a NodeEntry,
+        chosen: &[Place],
+    ) -> Self {
+        let mut view = Self {
+            pools: Vec::with_capacity(1),
+            devices: Vec::with_capacity(chosen.len()),
+            ..Self::default()
+        };
+        let mut offer = Offer::new(alternative);
+        offer.candidates.reserve_exact(chosen.len());
+        let mut last = None;
+        for (of_node, at) in chosen {
+            let Some(state) = node.pools.get(*of_node).and_then(|v| ctx.snapshot.pool(v.pool)) else {
+                continue;
+            };
+            if last != Some(*of_node) {
+                last = Some(*of_node);
+                view.pools.push(state);
+            }
+            offer.candidates.push(Candidate {
+                dev: view.devices.len(),
+                takes: None,
+                failed: false,
+            });
+            let dev = view.device(state, view.pools.len() - 1, *at);
+            view.devices.push(dev);
+        }
+        view.requests.push(RequestView {
+            claim: 0,
+            offers: vec![offer],
+        });
+        view
     }
 
     fn add_pool(
