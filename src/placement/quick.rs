@@ -2,9 +2,10 @@
 //! node, nothing allocated. Steps aside for a node where a device is more than present or absent.
 
 use super::demand::{Alternative, ClaimDemand, Demand};
-use super::key::{Chosen, Key};
+use super::key::{Chosen, Key, Power};
+use super::offer::blocking_taint;
 use super::power;
-use super::search::{Choice, Power};
+use super::search::Choice;
 use super::view::View;
 use super::words::{Shortage, Stages, unlinked};
 use super::{Context, Placement, Topology, result};
@@ -181,7 +182,7 @@ impl<'a> Tally<'a> {
             let bit = tainted.trailing_zeros();
             tainted &= tainted - 1;
             let device = &state.pool.devices.get(word * 64 + bit as usize)?.device;
-            if let Some(taint) = super::view::blocking_taint(device, &self.alternative.request.tolerations) {
+            if let Some(taint) = blocking_taint(device, &self.alternative.request.tolerations) {
                 self.taint.get_or_insert((&device.name, taint));
                 usable &= !(1 << bit);
             }
@@ -317,7 +318,7 @@ impl<'a> Tally<'a> {
                     left &= left - 1;
                     let tolerations = &self.alternative.request.tolerations;
                     let tainted = pool.summary().tainted.word(word) & bit != 0
-                        && super::view::blocking_taint(&pool.devices[at].device, tolerations).is_some();
+                        && blocking_taint(&pool.devices[at].device, tolerations).is_some();
                     let chosen = || match (set, self.wiring.and_then(|w| w.card(of_node, at))) {
                         (Some(set), Some(card)) => set >> card & 1 == 1,
                         (set, _) => set.is_none(),
