@@ -39,27 +39,27 @@ fn shape(name: &str) -> (Prepared, Demand) {
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(17_518))]
-#[bench::four_of_8(args = ("4 of 8, one group"), config = within(27_401))]
-#[bench::partitions(args = ("7 partitions"), config = within(65_143))]
-#[bench::all_of_16(args = ("All of 16"), config = within(69_456))]
-#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_198_621))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(6_256))]
+#[bench::four_of_8(args = ("4 of 8, one group"), config = within(28_584))]
+#[bench::partitions(args = ("7 partitions"), config = within(66_433))]
+#[bench::all_of_16(args = ("All of 16"), config = within(71_307))]
+#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_256_263))]
 fn place((prepared, demand): (Prepared, Demand)) -> (Result<Placement, Refusal>, Prepared, Demand) {
     (black_box(prepared.place(&demand)), prepared, demand)
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(1_396))]
-#[bench::four_of_8(args = ("4 of 8, one group"), config = within(18_893))]
-#[bench::partitions(args = ("7 partitions"), config = within(30_515))]
-#[bench::all_of_16(args = ("All of 16"), config = within(54_223))]
-#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_191_275))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(1_646))]
+#[bench::four_of_8(args = ("4 of 8, one group"), config = within(19_983))]
+#[bench::partitions(args = ("7 partitions"), config = within(31_481))]
+#[bench::all_of_16(args = ("All of 16"), config = within(56_227))]
+#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_249_088))]
 fn check((prepared, demand): (Prepared, Demand)) -> (Result<(), Refusal>, Prepared, Demand) {
     (black_box(prepared.check(&demand)), prepared, demand)
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(3_846))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(4_006))]
 fn demand((prepared, before): (Prepared, Demand)) -> (Demand, Prepared, Demand) {
     (black_box(prepared.demand()), prepared, before)
 }

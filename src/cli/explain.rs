@@ -18,6 +18,7 @@ use crate::convert::{allocation_json, result_json};
 use crate::model::{Allocation, NamespacedName, Pod, Refusal};
 use crate::placement::{self, Context, Demand, Placement};
 use crate::snapshot::{NodeEntry, Snapshot};
+use crate::topology::annotation::{self, ANNOTATION};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -114,6 +115,9 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
 
     let nodes = entries.iter().zip(&answers).map(|(entry, answer)| {
         let node = entry.node.name.to_string();
+        let link_source = entry.wiring.as_ref().map(|w| w.source.as_str());
+        let report = entry.node.annotations.get(ANNOTATION);
+        let report_error = report.and_then(|text| annotation::decode(text).err());
         match answer {
             Ok(placement) => Answer {
                 score: scores.get(&*node).copied(),
@@ -121,6 +125,8 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
                 fits: true,
                 reason: None,
                 link_cost: Some(placement.cost.links),
+                link_source,
+                report_error,
                 watts: Some(watts(&snapshot, placement)),
                 class: placement.class.as_ref().map(ToString::to_string),
                 cut: placement.cut,
@@ -131,6 +137,8 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
             Err(reason) => Answer {
                 node,
                 reason: Some(reason.clone()),
+                link_source,
+                report_error,
                 ..Answer::default()
             },
         }
@@ -168,6 +176,11 @@ struct Answer {
     /// 0 to 10, among the nodes that fit.
     score: Option<u8>,
     link_cost: Option<u32>,
+    /// Who says how the node's cards are connected; None: nobody does.
+    link_source: Option<&'static str>,
+    /// The node carries a probe's report that cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report_error: Option<String>,
     #[serde(flatten)]
     watts: Option<Watts>,
     class: Option<String>,
@@ -231,11 +244,18 @@ impl Report {
                     )
                 }
             };
+            let answer = match &node.report_error {
+                Some(error) => format!("{answer}; the probe's report cannot be read: {error}"),
+                None => answer,
+            };
             rows.push([
                 node.node.clone(),
                 if node.fits { "yes" } else { "no" }.to_owned(),
                 number(node.score.map(u32::from)),
-                number(node.link_cost),
+                match (node.link_cost, node.link_source) {
+                    (Some(cost), Some(source)) => format!("{cost} ({source})"),
+                    (cost, _) => number(cost),
+                },
                 node.watts.as_ref().map_or_else(|| "-".to_owned(), Watts::to_string),
                 answer,
             ]);

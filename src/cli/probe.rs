@@ -18,7 +18,8 @@ use crate::topology::text::{self, Reading};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Captured `nvidia-smi topo -m`, `amd-smi topology --json` or `rocm-smi --showtopo`, instead of running the tools.
+    /// Captured `nvidia-smi topo -m`, `amd-smi topology --json` or `rocm-smi --showtopo`, instead of running the tools; `-`
+    /// reads the standard input.
     #[arg(long, value_name = "FILE")]
     topo: Option<PathBuf>,
     /// Captured `nvidia-smi --query-gpu=… --format=csv`, `amd-smi static --json` or `list --json`.
@@ -131,10 +132,13 @@ async fn read(args: &Args) -> anyhow::Result<Reading> {
 fn captured(path: &Path) -> anyhow::Result<String> {
     use std::io::Read as _;
     let mut bytes = vec![];
-    std::fs::File::open(path)
-        // One byte more than is read, so that what is too long is noticed.
-        .and_then(|file| file.take(text::MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    // One byte more than is read, so that what is too long is noticed.
+    let most = text::MAX_BYTES as u64 + 1;
+    let read = match path.to_str() {
+        Some("-") => std::io::stdin().lock().take(most).read_to_end(&mut bytes),
+        _ => std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)),
+    };
+    read.with_context(|| format!("cannot read {}", path.display()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

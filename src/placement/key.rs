@@ -1,8 +1,47 @@
 //! What a choice of devices on one node costs, in the order in which that matters.
 
-use super::search::Power;
+use super::offer::Offer;
+use super::view::{Dev, View};
 use crate::snapshot::Wiring;
 use crate::topology::{Cards, Link, Nearness};
+
+/// What a set of devices draws. Fewer devices of unknown watts first, then fewer watts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Power {
+    unknown: u32,
+    watts: u32,
+}
+
+impl Power {
+    pub(super) fn plus(self, watts: Option<u32>, devices: u32) -> Self {
+        match watts {
+            Some(w) => Self {
+                watts: self.watts.saturating_add(w.saturating_mul(devices)),
+                ..self
+            },
+            None => Self {
+                unknown: self.unknown.saturating_add(devices),
+                ..self
+            },
+        }
+    }
+
+    pub(super) fn watts(self) -> u64 {
+        u64::from(self.watts)
+    }
+
+    /// Devices of unknown watts.
+    pub(super) fn unknown(self) -> u32 {
+        self.unknown
+    }
+
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            unknown: self.unknown.saturating_add(other.unknown),
+            watts: self.watts.saturating_add(other.watts),
+        }
+    }
+}
 
 /// Lower is better, key by key. Grows, or stays, with every device that is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -56,5 +95,67 @@ impl Chosen {
     pub(super) fn is_clique(self, wiring: Option<&Wiring>) -> bool {
         let cards = self.cards.count_ones() + self.unwired;
         cards <= 1 || (self.unwired == 0 && wiring.is_some_and(|w| w.shape.is_clique(self.cards)))
+    }
+}
+
+/// What is chosen on the way to a frame.
+#[derive(Clone, Copy, Default)]
+pub(super) struct SoFar {
+    pub(super) power: Power,
+    /// Links within the requests that are complete.
+    pub(super) near: Nearness,
+    /// Of the current request.
+    pub(super) request: Chosen,
+    /// Of all, devices included that the pod's allocated claims hold.
+    pub(super) all: Chosen,
+}
+
+impl SoFar {
+    pub(super) fn with(self, view: &View<'_>, offer: &Offer<'_>, dev: &Dev<'_>, watts: Option<u32>) -> Self {
+        let power = self.power.plus(watts, 1);
+        // Looking at a device is not talking to it.
+        if offer.alternative.request.admin_access {
+            return Self { power, ..self };
+        }
+        let classed = dev.class.is_some();
+        let all = self.all.with(dev.card, classed);
+        let request = if view.links_count {
+            self.request.with(dev.card, classed)
+        } else {
+            self.request
+        };
+        Self {
+            power,
+            all,
+            request,
+            ..self
+        }
+    }
+
+    /// The next request begins.
+    pub(super) fn turned(self, view: &View<'_>) -> Self {
+        Self {
+            near: self.near.joined(self.request.near(view.wiring)),
+            request: Chosen::default(),
+            ..self
+        }
+    }
+
+    /// What this costs, and whatever follows on top of `floor`.
+    pub(super) fn key(&self, view: &View<'_>, near: Nearness, floor: (Power, Nearness)) -> Key {
+        let lost = view.lost(self.all.cards);
+        let near = self.near.joined(near).joined(floor.1);
+        Key {
+            near,
+            // The pairs within requests are among the pod's.
+            across: if view.links_count {
+                self.all.near(view.wiring).max(near)
+            } else {
+                Nearness::ZERO
+            },
+            big: lost.big,
+            power: self.power.and(floor.0),
+            pairs: lost.pairs,
+        }
     }
 }

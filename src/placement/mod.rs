@@ -1,16 +1,19 @@
 //! From a pod's claims and a node's free devices to the best devices, or to the reason why not.
 //!
 //! Pure functions over a snapshot; nothing here writes, waits or remembers. How a decision runs:
-//! `demand` reads the pod once; `quick` answers the common shape from bit masks; for anything else `view` lists what
-//! one node has for each request, `search` picks (with `state` as its ledger), `why` explains a "no", `result` writes
+//! `demand` reads the pod once; `quick` answers the common shape from bit masks; for anything else `view` (`offer`, `cards`) lists what
+//! one node has for each request, `search` (`order`, `key`) picks (with `state` as its ledger), `why` explains a "no", `result` writes
 //! the allocation.
 
 mod allowed;
 mod capacity;
+mod cards;
 mod demand;
 mod group;
 mod key;
 mod matching;
+mod offer;
+mod order;
 mod power;
 mod quick;
 mod result;
@@ -132,7 +135,10 @@ pub fn check(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(), 
 /// The best devices of one node.
 pub fn place(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<Placement, Refusal> {
     demand.admit(node)?;
-    solve::best(ctx, demand, node).map(|(placement, _)| placement)
+    match quick::tally(ctx, demand, node, true).and_then(|tally| tally.place(ctx, demand, node)) {
+        Some(placement) => placement,
+        None => solve::best(ctx, demand, node).map(|(placement, _)| placement),
+    }
 }
 
 /// What plain list order would have taken of this node: the first devices that match and are free, with no regard to

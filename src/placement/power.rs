@@ -6,8 +6,9 @@
 //! those nodes are among them, which refuses too much rather than too little.
 
 use super::Context;
+use super::offer::Candidate;
 use super::search::Choice;
-use super::view::{Candidate, Dev, View};
+use super::view::{Dev, View};
 use crate::model::{Name, Reason, Refusal};
 use crate::snapshot::{Domain, Draw, NodeEntry, PoolState};
 

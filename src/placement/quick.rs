@@ -2,17 +2,22 @@
 //! node, nothing allocated. Steps aside for a node where a device is more than present or absent.
 
 use super::demand::{Alternative, ClaimDemand, Demand};
-use super::key::{Chosen, Key};
+use super::key::{Chosen, Key, Power};
+use super::offer::blocking_taint;
 use super::power;
-use super::search::Power;
+use super::search::Choice;
+use super::view::View;
 use super::words::{Shortage, Stages, unlinked};
-use super::{Context, Topology};
+use super::{Context, Placement, Topology, result};
 use crate::model::{Count, Name, Reason, Refusal, Taint};
-use crate::snapshot::{Domain, NodeEntry, PoolHealth, PoolState, Visible, Wiring};
-use crate::topology::Cards;
+use crate::snapshot::{Domain, NodeEntry, Pool, PoolHealth, PoolState, Visible, Wiring};
+use crate::topology::{Cards, Grade};
 
 /// Kinds of device (class, watts) on one node that are counted apart; with more, `solve` decides.
 const KINDS: usize = 12;
+
+/// Position of a pool among the node's, and of a device in it.
+pub(super) type Place = (usize, usize);
 
 #[derive(Clone, Copy, Debug)]
 struct Kind<'a> {
@@ -87,7 +92,7 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
     }
     // Not counted, or of unknown watts; and what is not counted would be best to take first, which is not what is cheapest.
     let uncounted = |k: &Kind<'_>| k.class.is_none() && k.watts.is_none();
-    if tally.limit.is_some() && tally.kinds[..tally.len].iter().any(uncounted) {
+    if tally.limit.is_some() && tally.usable().any(uncounted) {
         return None;
     }
     if tally.links {
@@ -121,27 +126,7 @@ impl<'a> Tally<'a> {
         let size = pool.devices.len();
         let summary = pool.summary();
         for word in 0..size.div_ceil(64) {
-            let mut alive = visible.word(word, size);
-            for selector in &self.alternative.selectors {
-                if alive == 0 {
-                    break;
-                }
-                let computed;
-                let verdicts = match selector.known(pool) {
-                    Some(known) => known,
-                    None => {
-                        computed = selector.verdicts(pool);
-                        &computed
-                    }
-                };
-                if alive & verdicts.failed.word(word) != 0 {
-                    return None;
-                }
-                alive &= verdicts.matches.word(word);
-            }
-            if self.alternative.whole {
-                alive &= !summary.parts.word(word);
-            }
+            let alive = self.matching(pool, visible.word(word, size), word)?;
             if alive == 0 {
                 continue;
             }
@@ -155,6 +140,31 @@ impl<'a> Tally<'a> {
             self.count(demand, of_node, state, word, alive)?;
         }
         Some(())
+    }
+
+    /// Those of 64 devices that the selectors accept. None: one of them gave no answer.
+    fn matching(&self, pool: &Pool, mut alive: u64, word: usize) -> Option<u64> {
+        for selector in &self.alternative.selectors {
+            if alive == 0 {
+                break;
+            }
+            let computed;
+            let verdicts = match selector.known(pool) {
+                Some(known) => known,
+                None => {
+                    computed = selector.verdicts(pool);
+                    &computed
+                }
+            };
+            if alive & verdicts.failed.word(word) != 0 {
+                return None;
+            }
+            alive &= verdicts.matches.word(word);
+        }
+        if self.alternative.whole {
+            alive &= !pool.summary().parts.word(word);
+        }
+        Some(alive)
     }
 
     /// Counts the matching devices of one word.
@@ -172,7 +182,7 @@ impl<'a> Tally<'a> {
             let bit = tainted.trailing_zeros();
             tainted &= tainted - 1;
             let device = &state.pool.devices.get(word * 64 + bit as usize)?.device;
-            if let Some(taint) = super::view::blocking_taint(device, &self.alternative.request.tolerations) {
+            if let Some(taint) = blocking_taint(device, &self.alternative.request.tolerations) {
                 self.taint.get_or_insert((&device.name, taint));
                 usable &= !(1 << bit);
             }
@@ -194,12 +204,11 @@ impl<'a> Tally<'a> {
                 let at = word * 64 + (of_group & usable).trailing_zeros() as usize;
                 self.unknown = self.unknown.or(state.pool.devices.get(at).map(|d| &d.device.name));
             }
-            if n > 0 {
-                let wiring = self.wiring.filter(|_| self.links);
-                let kind = self.kind(group.class.as_ref(), group.watts)?;
-                kind.usable += n;
-                kind.cards |= wiring.map_or(0, |w| w.cards_of_word(of_node, word, of_group & usable));
-            }
+            let wiring = self.wiring.filter(|_| self.links && n > 0);
+            // Also where nothing of it is left: of equal classes the one that is listed first is taken.
+            let kind = self.kind(group.class.as_ref(), group.watts)?;
+            kind.usable += n;
+            kind.cards |= wiring.map_or(0, |w| w.cards_of_word(of_node, word, of_group & usable));
         }
         Some(())
     }
@@ -209,12 +218,18 @@ impl<'a> Tally<'a> {
         if self.wiring.is_none() && self.topology != Topology::Required {
             return true;
         }
-        let kinds = &self.kinds[..self.len];
-        let partly = kinds.iter().any(|k| k.cards != 0 && k.cards.count_ones() != k.usable);
+        let partly = self.usable().any(|k| k.cards != 0 && k.cards.count_ones() != k.usable);
         // Several kinds that one pod may hold, or that one class is made of.
-        let several = kinds.len() > 1 && (self.mix || kinds.iter().any(|k| k.class.is_none()));
-        let uneven = (1..kinds.len()).any(|i| kinds[..i].iter().any(|k| k.class == kinds[i].class));
+        let several = self.usable().nth(1).is_some() && (self.mix || self.usable().any(|k| k.class.is_none()));
+        let uneven = self
+            .usable()
+            .any(|k| self.usable().filter(|other| other.class == k.class).nth(1).is_some());
         !(partly || several || uneven)
+    }
+
+    /// Kinds of which something is left.
+    fn usable(&self) -> impl Iterator<Item = &Kind<'a>> {
+        self.kinds[..self.len].iter().filter(|k| k.usable > 0)
     }
 
     /// Adds what is free of each class, whoever may have it.
@@ -224,9 +239,8 @@ impl<'a> Tally<'a> {
         for (at, (state, _)) in ctx.snapshot.pools_of(node).enumerate() {
             for (device, card) in wiring.of_pool(at) {
                 let class = state.pool.devices.get(device)?.classified.class.as_ref();
-                if let Some(kind) = kinds.iter_mut().find(|k| k.class == class) {
-                    kind.free |= 1 << card;
-                }
+                let of_class = kinds.iter_mut().filter(|k| k.class == class);
+                of_class.for_each(|kind| kind.free |= 1 << card);
             }
         }
         for (at, (state, _)) in ctx.snapshot.pools_of(node).enumerate() {
@@ -252,6 +266,74 @@ impl<'a> Tally<'a> {
 
     /// What the best choice on this node costs, and how many usable devices it leaves. None: it does not fit.
     pub(super) fn best(&self, demand: &Demand) -> Option<(Key, u32)> {
+        let (key, ..) = self.choose(demand)?;
+        Some((key, self.stages.roomy - self.asked))
+    }
+
+    /// The best choice, written out. None: it does not fit, or it is for `solve` to say which.
+    pub(super) fn place(
+        &self,
+        ctx: Context<'a>,
+        demand: &Demand,
+        node: &'a NodeEntry,
+    ) -> Option<Result<Placement, Refusal>> {
+        let (key, devices) = self.devices(ctx, demand, node)?;
+        let view = View::of_chosen(ctx, self.alternative, node, &devices);
+        let choice = Choice {
+            key,
+            offers: vec![0],
+            picks: vec![(0..devices.len()).collect()],
+        };
+        Some(result::placement(ctx, demand, node, &view, &choice, false))
+    }
+
+    /// The devices of the best choice, as positions of pool and device, where they are all of one kind. None: it does not
+    /// fit, or it is for `solve` to say which.
+    fn devices(&self, ctx: Context<'a>, demand: &Demand, node: &'a NodeEntry) -> Option<(Key, Vec<Place>)> {
+        let (key, class) = self.choose(demand)?;
+        let class = class?;
+        let mut admitted = self.usable().filter(|k| k.class == class || k.class.is_none());
+        let kind = admitted.next().filter(|k| k.class == class)?;
+        if admitted.next().is_some() || demand.wishes.allowed.is_some() {
+            return None;
+        }
+        let set = self.set(kind).map(|(set, _)| set);
+        let mut devices = Vec::with_capacity(self.asked as usize);
+        for (of_node, (state, visible)) in ctx.snapshot.pools_of(node).enumerate() {
+            let (pool, size) = (&*state.pool, state.pool.devices.len());
+            if *visible.health(pool) != PoolHealth::Complete {
+                continue;
+            }
+            let group = pool
+                .summary()
+                .groups
+                .iter()
+                .find(|g| g.class.as_ref() == kind.class && g.watts == kind.watts);
+            let Some(group) = group else { continue };
+            for word in 0..size.div_ceil(64) {
+                let free = visible.word(word, size) & group.devices.word(word) & !state.taken.word(word);
+                let mut left = self.matching(pool, free, word)?;
+                while left != 0 && devices.len() < self.asked as usize {
+                    let (bit, at) = (left & left.wrapping_neg(), word * 64 + left.trailing_zeros() as usize);
+                    left &= left - 1;
+                    let tolerations = &self.alternative.request.tolerations;
+                    let tainted = pool.summary().tainted.word(word) & bit != 0
+                        && blocking_taint(&pool.devices[at].device, tolerations).is_some();
+                    let chosen = || match (set, self.wiring.and_then(|w| w.card(of_node, at))) {
+                        (Some(set), Some(card)) => set >> card & 1 == 1,
+                        (set, _) => set.is_none(),
+                    };
+                    if !tainted && chosen() {
+                        devices.push((of_node, at));
+                    }
+                }
+            }
+        }
+        (devices.len() == self.asked as usize).then_some((key, devices))
+    }
+
+    /// The cost of the best choice, and its class where that is what was chosen by.
+    fn choose(&self, demand: &Demand) -> Option<(Key, Option<Option<&'a Name>>)> {
         let kinds = &self.kinds[..self.len];
         let wish = demand.wishes.class.as_ref();
         if wish.is_some() && !self.classed {
@@ -274,17 +356,17 @@ impl<'a> Tally<'a> {
                 });
                 let power = power.filter(within)?;
                 let free: u32 = kinds.iter().filter(|k| of_class(k)).map(|k| k.usable).sum();
-                Some((self.key(kinds.iter().find(|k| of_class(k)), power)?, free))
+                Some((self.key(self.usable().find(|k| of_class(k)), power)?, free, class))
             })
-            .min();
+            .min_by_key(|(key, free, _)| (*key, *free));
         let any = || {
             let allowed = self.mix && wish.is_none();
             let power = allowed.then(|| self.cheapest(kinds, known)).flatten().filter(within)?;
             // Of several kinds, where links would tell them apart, `is_plain` has stepped aside.
-            self.key(kinds.first(), power)
+            self.key(self.usable().next(), power)
         };
-        let key = one.map(|(key, _)| key).or_else(any)?;
-        Some((key, self.stages.roomy - self.asked))
+        let one = one.map(|(key, _, class)| (key, Some(class)));
+        one.or_else(|| Some((any()?, None)))
     }
 
     /// The cost of the best cards of one kind. None: those the pod demands are not among them.
@@ -298,7 +380,7 @@ impl<'a> Tally<'a> {
         }
         let counts = self.topology != Topology::None;
         let required = self.topology == Topology::Required;
-        let (Some(wiring), Some(kind)) = (self.wiring, kind.filter(|k| k.cards != 0)) else {
+        let (Some(_), Some(kind)) = (self.wiring, kind.filter(|k| k.cards != 0)) else {
             let unwired = if kind.is_some_and(|k| k.class.is_some()) {
                 self.asked
             } else {
@@ -316,12 +398,7 @@ impl<'a> Tally<'a> {
                 ..unlinked
             });
         };
-        let shape = &wiring.shape;
-        let (_, grade) = match (counts, required) {
-            (_, true) => shape.nearest_clique(kind.free, kind.cards, self.asked)?,
-            (true, _) => shape.nearest(kind.free, kind.cards, self.asked)?,
-            (false, _) => shape.least_lost(kind.free, kind.cards, self.asked)?,
-        };
+        let (_, grade) = self.set(kind)?;
         let near = if counts { grade.near } else { unlinked.near };
         Some(Key {
             near,
@@ -330,6 +407,16 @@ impl<'a> Tally<'a> {
             power,
             pairs: grade.pairs,
         })
+    }
+
+    /// The best cards of one kind, where it is wired.
+    fn set(&self, kind: &Kind<'_>) -> Option<(Cards, Grade)> {
+        let shape = &self.wiring.filter(|_| kind.cards != 0)?.shape;
+        match self.topology {
+            Topology::Required => shape.nearest_clique(kind.free, kind.cards, self.asked),
+            Topology::Preferred => shape.nearest(kind.free, kind.cards, self.asked),
+            Topology::None => shape.least_lost(kind.free, kind.cards, self.asked),
+        }
     }
 
     /// The least that `asked` devices among the admitted kinds draw.

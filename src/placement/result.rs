@@ -4,9 +4,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::demand::{Alternative, ClaimDemand, Demand, NewClaim};
+use super::offer::Candidate;
 use super::search::Choice;
 use super::solve::state_of;
-use super::view::{Candidate, Dev, View};
+use super::view::{Dev, View};
 use super::{ClaimPlacement, Context, Cost, Placement};
 use crate::model::{
     AllocatedConfig, Allocation, ConfigSource, DeviceId, DeviceResult, Name, NodeScope, NodeSelector, NodeSelectorTerm,

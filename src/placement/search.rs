@@ -2,80 +2,17 @@
 //! device order where that is equal. Bounded by steps.
 
 use super::demand::RESULTS;
-use super::key::{Chosen, Key};
-use super::state::{Relaxed, State};
-use super::view::{Candidate, Dev, Offer, View};
-use crate::topology::{Cards, Nearness};
+use super::key::{Key, Power, SoFar};
+use super::offer::{Candidate, Offer};
+use super::order::{How, Order, drawn};
+use super::state::State;
+use super::view::View;
+use crate::topology::Nearness;
 
 /// Candidates that are looked through before the search begins for the price of one step.
 const LOOKED_PER_STEP: usize = 64;
 /// Candidates that are held against all rules, without being taken, for the price of one step.
 const WEIGHED_PER_STEP: usize = 8;
-
-/// What a set of devices draws. Fewer devices of unknown watts first, then fewer watts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Power {
-    unknown: u32,
-    watts: u32,
-}
-
-impl Power {
-    pub(super) fn plus(self, watts: Option<u32>, devices: u32) -> Self {
-        match watts {
-            Some(w) => Self {
-                watts: self.watts.saturating_add(w.saturating_mul(devices)),
-                ..self
-            },
-            None => Self {
-                unknown: self.unknown.saturating_add(devices),
-                ..self
-            },
-        }
-    }
-
-    pub(super) fn watts(self) -> u64 {
-        u64::from(self.watts)
-    }
-
-    /// Devices of unknown watts.
-    pub(super) fn unknown(self) -> u32 {
-        self.unknown
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            unknown: self.unknown.saturating_add(other.unknown),
-            watts: self.watts.saturating_add(other.watts),
-        }
-    }
-}
-
-/// Which devices a pass may use, by wattage class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Classes {
-    Any,
-    /// Those of this class (a position in `View::classes`; None: no class) and, unless `strictly`, those without one.
-    One {
-        class: Option<usize>,
-        strictly: bool,
-    },
-}
-
-impl Classes {
-    fn admit(self, view: &View<'_>, offer: &Offer<'_>, candidate: &Candidate) -> bool {
-        let Self::One { class, strictly } = self else {
-            return true;
-        };
-        // Looking at a device, as admin access does, is not running on it.
-        if offer.alternative.request.admin_access {
-            return true;
-        }
-        match view.devices[candidate.dev].class {
-            None => !(strictly && offer.classed),
-            of => of == class,
-        }
-    }
-}
 
 /// Chosen devices: by request, positions in the candidates of its offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,21 +75,6 @@ struct Search<'s, 'v> {
     steps: &'s mut u32,
 }
 
-/// The admitted candidates of one request, best first.
-struct Order {
-    picks: Vec<usize>,
-    /// A selector failed on one of them: whoever looks for too many comes to it before the end.
-    fails: bool,
-    /// A choice can rule out others beyond the device itself, through constraints or counters.
-    tangled: bool,
-    /// What draws less is the better choice: no links, no cards of which groups could be broken.
-    by_power: bool,
-    /// How near the cards of the request are at best, whatever else is chosen.
-    near: Nearness,
-    /// The least that a device of it adds to the node's power domains, in watts.
-    adds: u64,
-}
-
 /// One device still to be chosen. The search keeps these on a stack of its own: a pod may ask for 2,048 devices, and
 /// the thread's stack is not ours to size.
 struct Frame {
@@ -172,18 +94,6 @@ struct Frame {
     held: Option<usize>,
 }
 
-/// What is chosen on the way to a frame.
-#[derive(Clone, Copy, Default)]
-struct SoFar {
-    power: Power,
-    /// Links within the requests that are complete.
-    near: Nearness,
-    /// Of the current request.
-    request: Chosen,
-    /// Of all, devices included that the pod's allocated claims hold.
-    all: Chosen,
-}
-
 /// What a frame does next.
 enum Move {
     /// Takes the candidate at this position of the order.
@@ -191,15 +101,6 @@ enum Move {
     /// Nothing is left to try.
     Back,
     Stop(Outcome),
-}
-
-/// How to search.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct How {
-    pub(super) classes: Classes,
-    pub(super) relaxed: Relaxed,
-    /// The first find ends the search; candidates in list order.
-    pub(super) first_only: bool,
 }
 
 /// Searches with the alternatives `offers` (one a request). `steps` is what is left to spend.
@@ -266,15 +167,6 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
     }
 }
 
-/// What the pod draws by it. Looking at a device, as admin access does, draws nothing.
-fn drawn(view: &View<'_>, offer: &Offer<'_>, candidate: &Candidate) -> Option<u32> {
-    if offer.alternative.request.admin_access {
-        Some(0)
-    } else {
-        view.devices[candidate.dev].watts
-    }
-}
-
 /// Whether no claim would get more results than the API lets it have.
 fn within_limits<'o>(chosen: impl Iterator<Item = (usize, &'o Offer<'o>)>) -> bool {
     let (mut claim, mut total) = (0, 0_usize);
@@ -288,109 +180,6 @@ fn within_limits<'o>(chosen: impl Iterator<Item = (usize, &'o Offer<'o>)>) -> bo
         }
     }
     true
-}
-
-impl Order {
-    fn of(view: &View<'_>, offer: &Offer<'_>, how: How) -> Self {
-        let admitted = |i: &usize| how.classes.admit(view, offer, &offer.candidates[*i]);
-        let mut picks = Vec::with_capacity(offer.candidates.len());
-        picks.extend((0..offer.candidates.len()).filter(admitted));
-        if !how.first_only {
-            // Stable: equal watts stay in device order.
-            picks.sort_by_key(|i| {
-                let watts = drawn(view, offer, &offer.candidates[*i]);
-                (watts.is_none(), watts)
-            });
-        }
-        Self {
-            fails: picks.iter().any(|i| offer.candidates[*i].failed),
-            tangled: !offer.rules.is_empty() || {
-                let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
-                devices.any(|d| !d.counters.is_empty())
-            },
-            by_power: {
-                let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
-                offer.alternative.request.admin_access || devices.all(|d| d.card.is_none())
-            },
-            adds: match &view.budget {
-                Some(budget) if !offer.alternative.request.admin_access => {
-                    budget.least(picks.iter().map(|i| &offer.candidates[*i]))
-                }
-                _ => 0,
-            },
-            picks,
-            near: Nearness::ZERO,
-        }
-    }
-
-    fn nearest(&self, view: &View<'_>, offer: &Offer<'_>) -> Nearness {
-        if offer.alternative.request.admin_access || !view.links_count {
-            return Nearness::ZERO;
-        }
-        let devices = || self.picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
-        let asked = u32::try_from(offer.asked).unwrap_or(u32::MAX);
-        if devices().all(|d| d.card.is_none()) {
-            let unknown = Chosen {
-                others: asked,
-                ..Chosen::default()
-            };
-            return unknown.near(None);
-        }
-        let cards: Cards = devices().filter_map(|d| d.card).fold(0, |set, card| set | 1 << card);
-        let wiring = view.wiring.filter(|_| devices().all(|d| d.card.is_some()));
-        let best = wiring.and_then(|w| w.shape.nearest(cards, cards, asked));
-        best.map_or(Nearness::ZERO, |(_, grade)| grade.near)
-    }
-}
-
-impl SoFar {
-    fn with(self, view: &View<'_>, offer: &Offer<'_>, dev: &Dev<'_>, watts: Option<u32>) -> Self {
-        let power = self.power.plus(watts, 1);
-        // Looking at a device is not talking to it.
-        if offer.alternative.request.admin_access {
-            return Self { power, ..self };
-        }
-        let classed = dev.class.is_some();
-        let all = self.all.with(dev.card, classed);
-        let request = if view.links_count {
-            self.request.with(dev.card, classed)
-        } else {
-            self.request
-        };
-        Self {
-            power,
-            all,
-            request,
-            ..self
-        }
-    }
-
-    /// The next request begins.
-    fn turned(self, view: &View<'_>) -> Self {
-        Self {
-            near: self.near.joined(self.request.near(view.wiring)),
-            request: Chosen::default(),
-            ..self
-        }
-    }
-
-    /// What this costs, and whatever follows on top of `floor`.
-    fn key(&self, view: &View<'_>, near: Nearness, floor: (Power, Nearness)) -> Key {
-        let lost = view.lost(self.all.cards);
-        let near = self.near.joined(near).joined(floor.1);
-        Key {
-            near,
-            // The pairs within requests are among the pod's.
-            across: if view.links_count {
-                self.all.near(view.wiring).max(near)
-            } else {
-                Nearness::ZERO
-            },
-            big: lost.big,
-            power: self.power.and(floor.0),
-            pairs: lost.pairs,
-        }
-    }
 }
 
 impl<'v> Search<'_, 'v> {

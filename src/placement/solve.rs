@@ -7,9 +7,11 @@
 use super::demand::Demand;
 use super::key::Key;
 use super::matching::failure;
-use super::search::{self, Choice, Classes, How, Outcome, Path, search};
+use super::offer::Offer;
+use super::order::{Classes, How};
+use super::search::{self, Choice, Outcome, Path, search};
 use super::state::Relaxed;
-use super::view::{Offer, Purpose, View};
+use super::view::{Purpose, View};
 use super::{Context, Placement, result, why};
 use crate::model::{DeviceId, Name, Refusal};
 use crate::snapshot::{NodeEntry, PoolState};

@@ -1,8 +1,9 @@
 //! The ledger of one search: what the devices chosen so far take, and whether one more may join them. Every `take`
 //! has its `give_back`, in reverse order.
 
+use super::offer::{Candidate, Offer, given, left};
 use super::power::Meter;
-use super::view::{Candidate, Offer, View, given, left};
+use super::view::View;
 use crate::model::{AttributeValue, ConstraintKind};
 
 /// What a search does not look at, to find out which rule stands in the way.

@@ -1,24 +1,22 @@
 //! What one node has for each request of a demand: the devices that come into question and how many fell out at
 //! which step. Everything that does not change during a search is decided here.
 
-use super::capacity::{consumption, serves};
 use super::demand::{Alternative, Demand, NewClaim};
 use super::key::Chosen;
 use super::matching::{Matching, failure, matching};
+use super::offer::{Candidate, Offer, counters_of};
 use super::power::Budget;
-use super::words::{Shortage, Stages, unhealthy};
+use super::quick::Place;
+use super::words::{Shortage, unhealthy};
 use super::{Context, Topology};
-use crate::model::{
-    AttributeValue, Constraint, Count, Device, Effect, Name, QualifiedName, Quantity, Reason, Refusal, Taint,
-    Toleration,
-};
-use crate::snapshot::{NodeEntry, Pool, PoolDevice, PoolHealth, PoolState, Visible, Wiring};
-use crate::topology::{Cards, Worth};
+use crate::model::{AttributeValue, Constraint, Count, Name, Reason, Refusal};
+use crate::snapshot::{NodeEntry, PoolDevice, PoolHealth, PoolState, Visible, Wiring};
+use crate::topology::Cards;
 
 /// Devices that are looked at for one alternative for the price of one search step.
 const LOOKED_PER_STEP: usize = 64;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct View<'a> {
     pub(super) pools: Vec<&'a PoolState>,
     /// Those that match some request, in list order: pools by (driver, name), those with binding conditions last, devices as published.
@@ -37,7 +35,7 @@ pub(super) struct View<'a> {
     /// Cards that claims of the pod hold already.
     pub(super) held: Chosen,
     /// Free whole cards by wattage class: multi-GPU pods are of one class, so that groups are.
-    free: Vec<Cards>,
+    pub(super) free: Vec<Cards>,
     /// What power budgets leave the pod. None: no budget has a say.
     pub(super) budget: Option<Budget<'a>>,
     /// Driver and health of the first pool that yields nothing.
@@ -72,32 +70,6 @@ pub(super) struct RequestView<'a> {
     pub(super) offers: Vec<Offer<'a>>,
 }
 
-/// What the node has for one alternative of a request.
-#[derive(Debug)]
-pub(super) struct Offer<'a> {
-    pub(super) alternative: &'a Alternative,
-    /// How many are needed.
-    pub(super) asked: usize,
-    /// In list order.
-    pub(super) candidates: Vec<Candidate>,
-    /// Positions in `View::rules` that speak of it.
-    pub(super) rules: Vec<usize>,
-    /// Some device that matches, taken or not, has a wattage class.
-    pub(super) classed: bool,
-    stages: Stages,
-    taint: Option<(&'a Name, &'a Taint)>,
-}
-
-#[derive(Debug)]
-pub(super) struct Candidate {
-    /// Position in `View::devices`.
-    pub(super) dev: usize,
-    /// What a share takes of each capacity; None: the device is given whole.
-    pub(super) takes: Option<Box<[Quantity]>>,
-    /// A selector failed on it: whoever comes to it must stop. Only in list order.
-    pub(super) failed: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct Rule<'a> {
     pub(super) constraint: &'a Constraint,
@@ -124,18 +96,11 @@ impl<'a> View<'a> {
     ) -> Result<(Self, bool), Refusal> {
         let claims: Vec<&NewClaim> = demand.new_claims().collect();
         let mut view = Self {
-            pools: vec![],
-            devices: vec![],
-            classes: vec![],
             requests: Vec::with_capacity(claims.iter().map(|c| c.requests.len()).sum()),
-            rules: vec![],
             wiring: node.wiring.as_deref(),
             links_count: demand.topology(ctx) != Topology::None,
             cliques: demand.topology(ctx) == Topology::Required,
-            held: Chosen::default(),
-            free: vec![],
-            budget: None,
-            unhealthy: None,
+            ..Self::default()
         };
         for (claim, new) in claims.iter().enumerate() {
             for request in &new.requests {
@@ -168,6 +133,44 @@ impl<'a> View<'a> {
         }
         view.sort_into_kinds();
         Ok((view, failed))
+    }
+
+    /// Nothing but devices that are chosen already, for one request and in the order given, as `result` reads them.
+    pub(super) fn of_chosen(
+        ctx: Context<'a>,
+        alternative: &'a Alternative,
+        node: &'a NodeEntry,
+        chosen: &[Place],
+    ) -> Self {
+        let mut view = Self {
+            pools: Vec::with_capacity(1),
+            devices: Vec::with_capacity(chosen.len()),
+            ..Self::default()
+        };
+        let mut offer = Offer::new(alternative);
+        offer.candidates.reserve_exact(chosen.len());
+        let mut last = None;
+        for (of_node, at) in chosen {
+            let Some(state) = node.pools.get(*of_node).and_then(|v| ctx.snapshot.pool(v.pool)) else {
+                continue;
+            };
+            if last != Some(*of_node) {
+                last = Some(*of_node);
+                view.pools.push(state);
+            }
+            offer.candidates.push(Candidate {
+                dev: view.devices.len(),
+                takes: None,
+                failed: false,
+            });
+            let dev = view.device(state, view.pools.len() - 1, *at);
+            view.devices.push(dev);
+        }
+        view.requests.push(RequestView {
+            claim: 0,
+            offers: vec![offer],
+        });
+        view
     }
 
     fn add_pool(
@@ -261,54 +264,6 @@ impl<'a> View<'a> {
             shared: info.device.allow_multiple && state.shared.contains_key(&at_index),
             kind: 0,
         }
-    }
-
-    /// What is free of the node's cards, and what the pod has of them.
-    fn add_cards(&mut self, ctx: Context<'_>, demand: &Demand, node: &NodeEntry) {
-        let Some(wiring) = self.wiring else { return };
-        self.free = vec![0; self.classes.len() + 1];
-        let mut broken = 0;
-        for (pool, (state, _)) in ctx.snapshot.pools_of(node).enumerate() {
-            for (at, card) in wiring.of_pool(pool) {
-                let class = state.pool.devices.get(at).and_then(|d| d.classified.class.as_ref());
-                let class = class.map(|class| self.classes.iter().position(|c| *c == class));
-                // Of a class that no request can have: nothing of it can be broken.
-                let Some(free) = self
-                    .free
-                    .get_mut(class.unwrap_or(Some(self.classes.len())).unwrap_or(usize::MAX))
-                else {
-                    continue;
-                };
-                *free |= 1 << card;
-                if !state.is_whole(at) {
-                    broken |= 1 << card;
-                }
-            }
-        }
-        // One name of a card is held, and so is the card.
-        self.free.iter_mut().for_each(|free| *free &= !broken);
-        for result in demand.existing().flat_map(|a| &a.results).filter(|r| !r.admin_access) {
-            let mut pools = ctx.snapshot.pools_of(node).enumerate();
-            let of = |s: &PoolState| s.pool.driver == result.id.driver && s.pool.name == result.id.pool;
-            let Some((pool, (state, _))) = pools.find(|(_, (s, _))| of(s)) else {
-                continue;
-            };
-            let Some(at) = state.pool.by_name.get(&result.id.device).map(|at| *at as usize) else {
-                continue;
-            };
-            let classed = state.pool.devices.get(at).is_some_and(|d| d.classified.class.is_some());
-            self.held = self.held.with(wiring.card(pool, at), classed);
-        }
-    }
-
-    /// What others lose when these cards are given.
-    pub(super) fn lost(&self, cards: Cards) -> Worth {
-        let Some(wiring) = self.wiring else {
-            return Worth::default();
-        };
-        self.free.iter().fold(Worth::default(), |sum, free| {
-            sum.plus(wiring.shape.lost(*free, *free & cards))
-        })
     }
 
     fn add_rules(&mut self, claims: &[&'a NewClaim]) {
@@ -415,134 +370,4 @@ impl<'a> View<'a> {
         }
         .refusal()
     }
-}
-
-impl<'a> Offer<'a> {
-    /// Whether it could be met if nothing else were asked.
-    pub(super) fn possible(&self) -> bool {
-        self.asked > 0 && self.candidates.len() >= self.asked
-    }
-
-    fn new(alternative: &'a Alternative) -> Self {
-        let asked = match alternative.request.count {
-            Count::Exactly(n) => n as usize,
-            Count::All => 0,
-        };
-        Self {
-            alternative,
-            asked,
-            candidates: vec![],
-            rules: vec![],
-            classed: false,
-            stages: Stages::default(),
-            taint: None,
-        }
-    }
-
-    /// A device that matches goes through the steps that do not depend on what else is chosen.
-    fn add(&mut self, demand: &Demand, state: &PoolState, position: usize, dev: &Dev<'a>, purpose: Purpose) {
-        let wanted = &self.alternative.request;
-        let device: &'a Device = &dev.info.device;
-        let driver = &state.pool.driver;
-        let admin = wanted.admin_access;
-        let shared = device.allow_multiple;
-        let takes = shared.then(|| consumption(driver, device, &wanted.capacity)).flatten();
-        let room = match &takes {
-            Some(takes) => admin || has_room(device, takes, state, dev.at),
-            None => !shared && serves(driver, device, &wanted.capacity),
-        };
-        if self.alternative.whole && state.pool.summary().parts.contains(dev.at) {
-            return;
-        }
-        let all = wanted.count == Count::All;
-        self.classed |= dev.class.is_some();
-        if all && !room {
-            // As in the in-tree allocator, "all" means all that can serve the capacity asked for.
-            return;
-        }
-        self.asked += usize::from(all);
-        self.stages.matched += 1;
-        let allowed = admin || demand.wishes.allow(dev.info.classified.class.as_ref());
-        if purpose == Purpose::Place && !(allowed && demand.wishes.admit(driver, dev.info)) {
-            return;
-        }
-        self.stages.wished += 1;
-        if !admin && state.taken.contains(dev.at) {
-            return;
-        }
-        self.stages.free += 1;
-        if let Some(taint) = blocking_taint(device, &wanted.tolerations) {
-            self.taint.get_or_insert((&device.name, taint));
-            return;
-        }
-        self.stages.tolerated += 1;
-        let counted = admin || dev.shared || dev.counters.iter().all(|(s, c, n)| left(state, *s, *c) >= *n);
-        if !(room && counted) {
-            return;
-        }
-        self.stages.roomy += 1;
-        self.candidates.push(Candidate {
-            dev: position,
-            takes,
-            failed: false,
-        });
-    }
-
-    /// A device on which a selector failed, unless nobody would come to it.
-    fn add_failed(&mut self, state: &PoolState, position: usize, dev: &Dev<'_>) {
-        if self.alternative.request.admin_access || !state.taken.contains(dev.at) {
-            self.candidates.push(Candidate {
-                dev: position,
-                takes: None,
-                failed: true,
-            });
-        }
-    }
-}
-
-/// The first taint that keeps the device from whoever has only these tolerations.
-pub(super) fn blocking_taint<'d>(device: &'d Device, tolerations: &[Toleration]) -> Option<&'d Taint> {
-    device.taints.iter().find(|taint| {
-        matches!(taint.effect, Effect::NoSchedule | Effect::NoExecute)
-            && !tolerations.iter().any(|t| t.tolerates(taint))
-    })
-}
-
-/// What is given of the device's capacities, in the device's order, in nanos.
-pub(super) fn given(device: &Device, state: &PoolState, at: usize) -> Vec<i128> {
-    let at = u32::try_from(at).unwrap_or(u32::MAX);
-    let given: &[(QualifiedName, Quantity)] = state.shared.get(&at).map_or(&[], |v| v);
-    let sum = |name: &QualifiedName| given.iter().filter(|(q, _)| q == name).map(|(_, v)| v.nanos()).sum();
-    device.capacity.iter().map(|(name, _)| sum(name)).collect()
-}
-
-fn has_room(device: &Device, takes: &[Quantity], state: &PoolState, at: usize) -> bool {
-    let given = given(device, state, at);
-    let mut capacities = device.capacity.iter().zip(takes).zip(given);
-    capacities.all(|(((_, capacity), takes), given)| takes.nanos() + given <= capacity.value.nanos())
-}
-
-/// What is left of a counter, in nanos.
-pub(super) fn left(state: &PoolState, set: usize, counter: usize) -> i128 {
-    let value = state.counters_left.get(set).and_then(|s| s.get(counter));
-    value.map_or(0, |q| q.nanos())
-}
-
-/// A counter the pool does not have (it would be invalid) is an impossible one.
-fn counters_of(pool: &Pool, device: &Device) -> Vec<(usize, usize, i128)> {
-    let mut counters = vec![];
-    for consumption in &device.consumes {
-        let set = pool
-            .counter_sets
-            .binary_search_by(|s| s.name.cmp(&consumption.counter_set));
-        for (name, amount) in &consumption.counters {
-            let counter = set.ok().and_then(|s| {
-                let set = pool.counter_sets.get(s)?;
-                Some((s, set.counters.binary_search_by(|(n, _)| n.cmp(name)).ok()?))
-            });
-            let (set, counter) = counter.unwrap_or((usize::MAX, usize::MAX));
-            counters.push((set, counter, amount.nanos()));
-        }
-    }
-    counters
 }

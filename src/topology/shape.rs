@@ -143,8 +143,10 @@ impl Shape {
 
     /// For a pod that does not care how near: the `k` usable cards that others miss least.
     pub fn least_lost(&self, free: Cards, usable: Cards, k: u32) -> Option<(Cards, Grade)> {
-        let lost = |set| self.lost(free, set);
-        self.first(free, usable, k, lost).map(|(set, grade, _)| (set, grade))
+        let rank = |set: Cards| (self.lost(free, set), Reverse(set.reverse_bits()));
+        let (_, Reverse(reversed)) = choices(usable, k).map(rank).min()?;
+        let set = reversed.reverse_bits();
+        Some((set, self.grade(free, set)))
     }
 
     /// The nearest `k` of the usable cards that are all joined, as `is_clique` has it. None: there are none.

@@ -42,30 +42,34 @@ const GFD_PRODUCT: &str = "nvidia.com/gpu.product";
 const GFD_CLIQUE: &str = "nvidia.com/gpu.clique";
 const NVIDIA: &str = "gpu.nvidia.com";
 
-/// Products that come only on boards where every card reaches every other: through NVSwitches, or by links between all
-/// of four. Spelled as `normalised` spells. V100-SXM2 is not here: its eights are hybrid cube meshes, and which card is
-/// where no name tells; nor are cards that a bridge may join.
-const ALL_TO_ALL: [(&str, Link); 20] = [
-    ("tesla v100 sxm3 32gb", Link::NvSwitch),
-    ("a100 sxm4 40gb", Link::NvSwitch),
-    ("a100 sxm4 80gb", Link::NvSwitch),
-    ("a800 sxm4 80gb", Link::NvSwitch),
-    ("h100 80gb hbm3", Link::NvSwitch),
-    ("h100 64gb hbm2", Link::NvSwitch),
-    ("h800", Link::NvSwitch),
-    ("h20", Link::NvSwitch),
-    ("h20 3e", Link::NvSwitch),
-    ("h200", Link::NvSwitch),
-    ("b200", Link::NvSwitch),
-    ("b300 sxm6 ac", Link::NvSwitch),
-    ("gb200", Link::NvSwitch),
-    ("gb300", Link::NvSwitch),
-    ("gb300 nvl", Link::NvSwitch),
-    ("instinct mi300x oam", Link::Xgmi),
-    ("instinct mi300x", Link::Xgmi),
-    ("instinct mi325x", Link::Xgmi),
-    ("instinct mi350x", Link::Xgmi),
-    ("instinct mi355x", Link::Xgmi),
+/// Products that come only on boards where every card reaches every other, through NVSwitches or by links between all of
+/// them; and how many cards such a machine has at most. Spelled as `normalised` spells. V100-SXM2 is not here: its eights
+/// are hybrid cube meshes, and which card is where no name tells; nor are cards that a bridge may join.
+const ALL_TO_ALL: [(&str, Link, usize); 24] = [
+    ("tesla v100 sxm3 32gb", Link::NvSwitch, 16),
+    ("a100 sxm4 40gb", Link::NvSwitch, 8),
+    ("a100 sxm4 80gb", Link::NvSwitch, 8),
+    ("a800 sxm4 40gb", Link::NvSwitch, 8),
+    ("a800 sxm4 80gb", Link::NvSwitch, 8),
+    ("h100 80gb hbm3", Link::NvSwitch, 8),
+    ("h100 64gb hbm2", Link::NvSwitch, 4),
+    ("h800", Link::NvSwitch, 8),
+    ("h20", Link::NvSwitch, 8),
+    ("h20 3e", Link::NvSwitch, 8),
+    ("h200", Link::NvSwitch, 8),
+    ("b200", Link::NvSwitch, 8),
+    ("b300 sxm6 ac", Link::NvSwitch, 8),
+    ("gb200", Link::NvSwitch, 4),
+    ("gb300", Link::NvSwitch, 4),
+    ("gb300 nvl", Link::NvSwitch, 4),
+    ("instinct mi300x", Link::Xgmi, 8),
+    ("instinct mi300x oam", Link::Xgmi, 8),
+    ("instinct mi325x", Link::Xgmi, 8),
+    ("instinct mi325x oam", Link::Xgmi, 8),
+    ("instinct mi350x", Link::Xgmi, 8),
+    ("instinct mi350x oam", Link::Xgmi, 8),
+    ("instinct mi355x", Link::Xgmi, 8),
+    ("instinct mi355x oam", Link::Xgmi, 8),
 ];
 
 /// What is known of the cards of one node, given as driver and device. None: nothing of any pair.
@@ -127,17 +131,22 @@ fn of_product(cards: &[Card<'_>], product: &dyn Fn(Card<'_>) -> Option<Name>) ->
     let [Some(only)] = products.as_slice() else {
         return vec![];
     };
-    let link = ALL_TO_ALL.iter().find(|(name, _)| name == only).map(|(_, link)| *link);
+    let link = ALL_TO_ALL
+        .iter()
+        .find(|(name, _, most)| name == only && cards.len() <= *most)
+        .map(|(_, link, _)| *link);
     link.map_or_else(Vec::new, |link| pairs(cards, &|_, _| link))
 }
 
-/// An equal root says no more than "below one host bridge"; of different ones the NUMA nodes say how far they are.
+/// An equal root says no more than "below one host bridge"; else the NUMA nodes say how far they are.
 fn by_root(cards: &[Card<'_>]) -> Vec<Link> {
     let root = |(_, device): Card<'_>| device.string(STANDARD, "pcieRoot").cloned();
+    if cards.iter().all(|c| root(*c).is_none()) {
+        return vec![];
+    }
     pairs(cards, &|a, b| match (root(a), root(b)) {
         (Some(x), Some(y)) if x == y => Link::Phb,
-        (Some(_), Some(_)) => by_numa(a, b),
-        _ => Link::Unknown,
+        _ => by_numa(a, b),
     })
 }
 

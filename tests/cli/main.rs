@@ -5,6 +5,7 @@ mod fields;
 mod power;
 mod probe;
 mod real_slices;
+mod topology;
 
 use std::path::Path;
 use std::process::{Command, Output};

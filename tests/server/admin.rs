@@ -161,7 +161,7 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 }
 
 /// Every family, with the labels it may have.
-const FAMILIES: [(&str, &[&str]); 24] = [
+const FAMILIES: [(&str, &[&str]); 25] = [
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
     ("wattlane_binds_total", &["outcome"]),
@@ -179,6 +179,7 @@ const FAMILIES: [(&str, &[&str]); 24] = [
     ("wattlane_request_duration_seconds_sum", &["verb"]),
     ("wattlane_requests_total", &["outcome", "verb"]),
     ("wattlane_reservations", &[]),
+    ("wattlane_searches_cut_total", &["verb"]),
     ("wattlane_snapshot_version", &[]),
     ("wattlane_tls_certificate_expiry_timestamp_seconds", &[]),
     ("wattlane_tls_handshake_failures_total", &[]),

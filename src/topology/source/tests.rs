@@ -107,6 +107,10 @@ fn products_that_join_all_and_names_that_only_look_like_them() {
         None,
         "not one board"
     );
+    let nine: Vec<_> = (0..9)
+        .map(|_| nvidia(&[("productName", text("NVIDIA H100 80GB HBM3"))]))
+        .collect();
+    assert_eq!(said(&nine, &[], None), None, "more than one machine of them has");
     let amd = || card("gpu.amd.com", &[("productName", text("AMD_Instinct_MI300X_OAM"))]);
     assert_eq!(said(&[amd(), amd()], &[], None), is(LinkSource::Product, "XGMI"));
 }

@@ -18,6 +18,8 @@ pub(super) fn clean(text: &str) -> String {
                 _ => {}
             },
             '\u{9b}' => skip_csi(&mut chars),
+            // A colour whose escape character was lost on the way (a paste, a log).
+            '[' if is_colour(&mut chars.clone()) => skip_csi(&mut chars),
             '\r' => {
                 chars.next_if_eq(&'\n');
                 out.push('\n');
@@ -33,6 +35,12 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
+
+/// `4m`, `1;31m`, `m`, behind a bracket: nothing these tools print looks like that.
+fn is_colour(chars: &mut Chars<'_>) -> bool {
+    let parameters = (0..16).map_while(|_| chars.next_if(|c| c.is_ascii_digit() || *c == ';'));
+    parameters.count() < 16 && chars.next() == Some('m')
+}
 
 /// Parameters, then one final character. Stops before anything that cannot be part of it, so that a cut escape does
 /// not swallow the table.
@@ -95,6 +103,7 @@ mod tests {
             ("cut \u{1b}[\tGPU0", "cut \tGPU0"),
             ("cut \u{1b}]never ends\n\tGPU0", "cut \n\tGPU0"),
             ("\u{1b}", ""),
+            ("[4m\tGPU0[0m [N/A] [1", "\tGPU0 [N/A] [1"),
         ] {
             assert_eq!(clean(text), want, "{text:?}");
         }

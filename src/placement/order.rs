@@ -1,0 +1,120 @@
+//! Which candidates of a request a search may use, and in which order it tries them.
+
+use super::key::Chosen;
+use super::offer::{Candidate, Offer};
+use super::state::Relaxed;
+use super::view::View;
+use crate::topology::{Cards, Nearness};
+
+/// Which devices a pass may use, by wattage class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Classes {
+    Any,
+    /// Those of this class (a position in `View::classes`; None: no class) and, unless `strictly`, those without one.
+    One {
+        class: Option<usize>,
+        strictly: bool,
+    },
+}
+
+impl Classes {
+    pub(super) fn admit(self, view: &View<'_>, offer: &Offer<'_>, candidate: &Candidate) -> bool {
+        let Self::One { class, strictly } = self else {
+            return true;
+        };
+        // Looking at a device, as admin access does, is not running on it.
+        if offer.alternative.request.admin_access {
+            return true;
+        }
+        match view.devices[candidate.dev].class {
+            None => !(strictly && offer.classed),
+            of => of == class,
+        }
+    }
+}
+
+/// The admitted candidates of one request, best first.
+pub(super) struct Order {
+    pub(super) picks: Vec<usize>,
+    /// A selector failed on one of them: whoever looks for too many comes to it before the end.
+    pub(super) fails: bool,
+    /// A choice can rule out others beyond the device itself, through constraints or counters.
+    pub(super) tangled: bool,
+    /// What draws less is the better choice: no links, no cards of which groups could be broken.
+    pub(super) by_power: bool,
+    /// How near the cards of the request are at best, whatever else is chosen.
+    pub(super) near: Nearness,
+    /// The least that a device of it adds to the node's power domains, in watts.
+    pub(super) adds: u64,
+}
+
+/// How to search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    pub(super) classes: Classes,
+    pub(super) relaxed: Relaxed,
+    /// The first find ends the search; candidates in list order.
+    pub(super) first_only: bool,
+}
+
+/// What the pod draws by it. Looking at a device, as admin access does, draws nothing.
+pub(super) fn drawn(view: &View<'_>, offer: &Offer<'_>, candidate: &Candidate) -> Option<u32> {
+    if offer.alternative.request.admin_access {
+        Some(0)
+    } else {
+        view.devices[candidate.dev].watts
+    }
+}
+
+impl Order {
+    pub(super) fn of(view: &View<'_>, offer: &Offer<'_>, how: How) -> Self {
+        let admitted = |i: &usize| how.classes.admit(view, offer, &offer.candidates[*i]);
+        let mut picks = Vec::with_capacity(offer.candidates.len());
+        picks.extend((0..offer.candidates.len()).filter(admitted));
+        if !how.first_only {
+            // Stable: equal watts stay in device order.
+            picks.sort_by_key(|i| {
+                let watts = drawn(view, offer, &offer.candidates[*i]);
+                (watts.is_none(), watts)
+            });
+        }
+        Self {
+            fails: picks.iter().any(|i| offer.candidates[*i].failed),
+            tangled: !offer.rules.is_empty() || {
+                let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
+                devices.any(|d| !d.counters.is_empty())
+            },
+            by_power: {
+                let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
+                offer.alternative.request.admin_access || devices.all(|d| d.card.is_none())
+            },
+            adds: match &view.budget {
+                Some(budget) if !offer.alternative.request.admin_access => {
+                    budget.least(picks.iter().map(|i| &offer.candidates[*i]))
+                }
+                _ => 0,
+            },
+            picks,
+            near: Nearness::ZERO,
+        }
+    }
+
+    pub(super) fn nearest(&self, view: &View<'_>, offer: &Offer<'_>) -> Nearness {
+        if offer.alternative.request.admin_access || !view.links_count {
+            return Nearness::ZERO;
+        }
+        let devices = || self.picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
+        let asked = u32::try_from(offer.asked).unwrap_or(u32::MAX);
+        if devices().all(|d| d.card.is_none()) {
+            let unknown = Chosen {
+                others: asked,
+                ..Chosen::default()
+            };
+            return unknown.near(None);
+        }
+        let cards: Cards = devices().filter_map(|d| d.card).fold(0, |set, card| set | 1 << card);
+        let wiring = view.wiring.filter(|_| devices().all(|d| d.card.is_some()));
+        let best = wiring.and_then(|w| w.shape.nearest(cards, cards, asked));
+        best.map_or(Nearness::ZERO, |(_, grade)| grade.near)
+    }
+}
