@@ -7,7 +7,7 @@
 use std::cell::Cell;
 
 use cel::ExecutionError;
-use cel::common::types::{CelBytes, CelList, CelMap, CelOptional, CelString};
+use cel::common::types::{CelBytes, CelList, CelMap, CelOptional, CelString, MAP_TYPE};
 use cel::common::value::Val;
 
 /// Steps for one evaluation. Kubernetes allows 1,000,000 of cel-go's, which come cheaper than ours; what
@@ -63,8 +63,11 @@ pub(super) fn weigh(value: &dyn Val) -> Result<(), ExecutionError> {
         })
     } else if let Some(optional) = value.downcast_ref::<CelOptional>() {
         optional.option().map_or(Ok(()), weigh)
+    } else if value.get_type() == &MAP_TYPE {
+        // A map of a device only borrows it, but makes its keys when it is walked.
+        charge(16)
     } else {
-        // Numbers and the like, and the maps of a device, which only borrow it.
+        // Numbers and the like.
         Ok(())
     }
 }

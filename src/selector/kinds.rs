@@ -8,7 +8,14 @@ use cel::common::value::{StaticVal, Val};
 use super::functions::amounts::Amount;
 use super::functions::formats::Format;
 use super::functions::net::{Cidr, IpAddr};
+use super::functions::regex::Pattern;
 use super::functions::url::Url;
+
+#[cfg(test)]
+thread_local! {
+    /// Copies made of our values: what an evaluation does, counted.
+    pub(super) static CLONES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
 
 /// A value type: its wrapper, the name CEL sees, and when two are equal.
 macro_rules! kind {
@@ -33,6 +40,8 @@ macro_rules! kind {
             }
 
             fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
+                #[cfg(test)]
+                CLONES.set(CLONES.get() + 1);
                 Box::new(self.clone())
             }
 
@@ -56,7 +65,7 @@ kind!(UrlVal, URL, Url, "kubernetes.URL", |a, b| a == b);
 kind!(FormatVal, FORMAT, &'static Format, "kubernetes.NamedFormat", |a, b| a
     == b);
 // A pattern of the expression, compiled once; no expression can name it.
-kind!(PatternVal, PATTERN, regex::Regex, "wattlane.Pattern", |_, _| false);
+kind!(PatternVal, PATTERN, Pattern, "wattlane.Pattern", |_, _| false);
 
 /// Types that refuse to be compared with another type, instead of being unequal.
 pub(super) fn strict(value: &dyn Val) -> bool {

@@ -12,6 +12,7 @@ mod functions;
 mod kinds;
 mod macros;
 mod prepare;
+mod price;
 mod registry;
 mod rules;
 mod scan;

@@ -13,6 +13,7 @@ use super::device::pattern_name;
 use super::functions::{regex, times};
 use super::kinds::PatternVal;
 use super::macros::{self, function};
+use super::price::paid;
 use super::rules::{field, homogeneous, inner, literal_type, no_overload};
 use super::scan::check_nesting;
 use super::signatures;
@@ -223,7 +224,8 @@ impl Checker {
             t => t,
         };
         let found = field(&inner, name.inner())?;
-        let args = vec![operand, key];
+        // What is found is copied.
+        let args = vec![self.weighed(operand, &Type::Dyn), key];
         let expr = Expr::Call(CallExpr {
             func_name: call.func_name,
             target: None,
@@ -241,10 +243,17 @@ impl Checker {
         let mut args: Vec<IdedExpr> = match logic {
             // Not looked at, only handed on; and wrapped they would no longer be known to the crate's loops.
             true => args,
+            // The list a loop makes, and what it puts in: the crate must see both as they are.
+            false if name == operators::ADD && appends(&args) => args,
             false => args
                 .into_iter()
                 .zip(types)
-                .map(|(arg, of)| self.weighed(arg, of))
+                .enumerate()
+                // Taking something out of a variable does not look at the rest of it.
+                .map(|(i, (arg, of))| match &arg.expr {
+                    Expr::Ident(_) if i == 0 && name == operators::INDEX => arg,
+                    _ => self.weighed(arg, of),
+                })
                 .collect(),
         };
         let stand_in = match name {
@@ -389,6 +398,8 @@ impl Checker {
         let result = self.expr(c.result);
         self.scope.truncate(outer);
         let (result, of) = result?;
+        // It is copied out of the loop.
+        let result = self.weighed(result, &of);
         let (loop_cond, loop_step) = match repeats {
             true => paid(loop_cond, loop_step),
             false => (loop_cond, loop_step),
@@ -402,32 +413,6 @@ impl Checker {
             ..c
         };
         Ok((Expr::Comprehension(Box::new(comprehension)), of))
-    }
-}
-
-/// Each round of a loop costs. `map` and `filter` pay in the step: the crate builds their lists in place only
-/// while the condition is a literal.
-fn paid(condition: IdedExpr, step: IdedExpr) -> (IdedExpr, IdedExpr) {
-    if !matches!(condition.expr, Expr::Literal(_)) {
-        return (function("@step", vec![condition]), step);
-    }
-    match step.expr {
-        Expr::Call(mut call) if call.func_name == operators::CONDITIONAL && call.args.len() == 3 => {
-            let guard = std::mem::take(&mut call.args[0]);
-            call.args[0] = function("@step", vec![guard]);
-            let expr = Expr::Call(call);
-            (condition, IdedExpr { id: step.id, expr })
-        }
-        Expr::Call(mut call) if call.func_name == operators::ADD && call.args.len() == 2 => {
-            if let Expr::List(list) = &mut call.args[1].expr
-                && let [element] = list.elements.as_mut_slice()
-            {
-                *element = function("@step", vec![std::mem::take(element)]);
-            }
-            let expr = Expr::Call(call);
-            (condition, IdedExpr { id: step.id, expr })
-        }
-        expr => (function("@step", vec![condition]), IdedExpr { id: step.id, expr }),
     }
 }
 
@@ -453,6 +438,12 @@ fn literal_time(name: &str, args: &[IdedExpr]) -> Result<(), String> {
     } else {
         Err(format!("invalid {name} argument"))
     }
+}
+
+/// Whether it is `@result + [..]`, as macros write it.
+fn appends(args: &[IdedExpr]) -> bool {
+    let [list, more] = args else { return false };
+    matches!(&list.expr, Expr::Ident(name) if name == "@result") && matches!(more.expr, Expr::List(_))
 }
 
 fn rooted_in_device(expr: &IdedExpr) -> bool {

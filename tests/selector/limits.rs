@@ -101,6 +101,42 @@ fn loops_are_bounded() {
     assert_eq!(answer("lists.range(1000).all(a, a >= 0)"), Ok(true));
 }
 
+/// Lists are made in linear work, what a round does is paid for by its length, and copies are paid for.
+#[test]
+fn rounds_pay_for_what_they_do() {
+    let terms = |term: &str, n: usize| vec![term; n].join(" && ");
+    let nested = "cel.bind(m, {'a': {'c': lists.range(5000)}}, ";
+    for text in [
+        "lists.range(20000).map(x, 1).size() > 0".to_owned(),
+        "lists.range(20000).filter(x, true).size() > 0".to_owned(),
+        "lists.range(20000).map(x, -x).sort().size() > 0".to_owned(),
+        "lists.range(20000).map(x, 'a').join('').size() > 0".to_owned(),
+        "lists.range(20000).transformList(i, v, v).size() > 0".to_owned(),
+        format!("lists.range(2000).all(x, {})", terms("x >= 0", 500)),
+        format!("lists.range(2000).all(x, {})", terms("string(x) != ''", 300)),
+        format!("{nested}lists.range(3000).all(x, !m.?a.?b.hasValue()))"),
+        format!("{nested}lists.range(3000).all(x, has(cel.bind(z, 1, m).a)))"),
+        format!(
+            "cel.bind(s, '{}', lists.range(3000).map(x, s + string(x)).size() > 0)",
+            "a".repeat(2000)
+        ),
+    ] {
+        let got = answer(&text);
+        assert!(got.as_ref().is_err_and(|e| e.contains(COST)), "{text:.80}: {got:?}");
+    }
+    for text in [
+        "lists.range(500).map(x, x * 2).size() == 500",
+        "lists.range(500).filter(x, x >= 0).map(x, -x).sort()[0] == -499",
+        "lists.range(500).map(x, string(x)).join(',').size() > 0",
+        "lists.range(500).transformList(i, v, i + v).size() == 500",
+        "lists.range(500).map(x, x).distinct().size() == 500",
+        "lists.range(500).all(i, v, i == v)",
+        "lists.range(50).all(x, lists.range(50).exists(y, x == y))",
+    ] {
+        assert_eq!(answer(text), Ok(true), "{text}");
+    }
+}
+
 #[test]
 fn sizes_are_bounded() {
     let mut doubled = "size(s30) > 0".to_owned();

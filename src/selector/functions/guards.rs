@@ -11,10 +11,14 @@ use super::super::budget::{charge, charge_bytes, weigh};
 use super::super::kinds::strict;
 use super::{Arg, Args, Failed, Native, Out, Plain, Returned, native, no_overload, times};
 
+/// Pairs of elements compared for one step. What is in them is paid for by `@weigh`.
+const COMPARED_PER_STEP: u64 = 8;
+
 pub(super) const NATIVES: &[Native] = &[
-    // One step of a loop: hands its argument on.
-    ("@step", false, 1, |args| {
-        charge(2)?;
+    // One round of a loop, at the price it has: hands its first argument on.
+    ("@step", false, 2, |args| {
+        let price = args.get(1).and_then(|a| a.as_ref().downcast_ref::<CelInt>());
+        charge(price.map_or(u64::MAX, |price| u64::try_from(*price.inner()).unwrap_or(u64::MAX)))?;
         first(args, "@step")
     }),
     // Pays for looking at the whole value: hands it on.
@@ -27,7 +31,7 @@ pub(super) const NATIVES: &[Native] = &[
     ("@square", false, 1, |args| {
         if let Some(list) = args.first().and_then(|a| a.as_ref().downcast_ref::<CelList>()) {
             let count = list.inner().len() as u64;
-            charge(count.saturating_mul(count))?;
+            charge(count.saturating_mul(count) / COMPARED_PER_STEP)?;
         }
         first(args, "@square")
     }),

@@ -10,6 +10,7 @@ mod lists;
 pub(super) mod net;
 mod positions;
 mod quantities;
+mod re2;
 pub(super) mod regex;
 pub(super) mod times;
 pub(super) mod url;
@@ -42,7 +43,7 @@ enum Arg<'b> {
     Ip(net::IpAddr),
     Cidr(net::Cidr),
     Url(&'b url::Url),
-    Pattern(&'b ::regex::Regex),
+    Pattern(&'b regex::Pattern),
     Other,
 }
 

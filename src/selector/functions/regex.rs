@@ -1,15 +1,19 @@
-//! Regular expressions: RE2's syntax on an engine without backtracking.
+//! Regular expressions: RE2's syntax (`re2`) on an engine without backtracking.
 
 use std::borrow::Cow;
 
 use regex::{Regex, RegexBuilder};
 
 use super::super::budget::{charge, charge_bytes};
+use super::re2;
 use super::{Arg, Failed, Native, Out, Plain, native};
 
 /// Bytes a compiled pattern may take. Counted repetitions multiply; RE2 has a limit for the same reason.
 const MAX_COMPILED: usize = 256 * 1024;
-const MAX_NESTING: u32 = 64;
+/// Enough for what the translation may nest.
+const MAX_NESTING: u32 = 250;
+/// Bytes of text times pieces of pattern for one step.
+const BYTES_TIMES_SIZE: u64 = 50;
 
 pub(super) const NATIVES: &[Native] = &[
     ("matches", false, 2, native!("matches", matches)),
@@ -24,7 +28,7 @@ pub(super) const NATIVES: &[Native] = &[
             };
             let pattern = dynamic(s, pattern, "Illegal regex")?;
             Ok(Out::String(
-                pattern.find(s).map_or("", |found| found.as_str()).to_owned(),
+                pattern.regex.find(s).map_or("", |found| found.as_str()).to_owned(),
             ))
         }),
     ),
@@ -36,7 +40,9 @@ fn matches(args: &[Arg<'_>]) -> Plain {
     let [Arg::String(s), pattern] = args else {
         return Err(Failed::Overload);
     };
-    Ok(Out::Bool(dynamic(s, pattern, "error parsing regexp")?.is_match(s)))
+    Ok(Out::Bool(
+        dynamic(s, pattern, "error parsing regexp")?.regex.is_match(s),
+    ))
 }
 
 fn find_all(args: &[Arg<'_>]) -> Plain {
@@ -47,7 +53,11 @@ fn find_all(args: &[Arg<'_>]) -> Plain {
     };
     let pattern = dynamic(s, pattern, "Illegal regex")?;
     let mut found = vec![];
-    for hit in pattern.find_iter(s).take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+    for hit in pattern
+        .regex
+        .find_iter(s)
+        .take(usize::try_from(limit).unwrap_or(usize::MAX))
+    {
         charge(1)?;
         charge_bytes(hit.len())?;
         found.push(hit.as_str().to_owned());
@@ -55,73 +65,169 @@ fn find_all(args: &[Arg<'_>]) -> Plain {
     Ok(Out::Strings(found))
 }
 
-/// cel-go's cost of matching.
-fn cost(text: u64, pattern: u64) -> u64 {
-    (text + 1).div_ceil(10).saturating_mul(pattern.div_ceil(4))
+impl Pattern {
+    /// cel-go's cost of matching; and more where a short pattern stands for a long one: an engine without
+    /// backtracking still follows all of it at each byte.
+    fn cost(&self, text: usize) -> u64 {
+        let text = text as u64 + 1;
+        let written = text.div_ceil(10).saturating_mul((self.written as u64).div_ceil(4));
+        written.max(text.saturating_mul(self.size) / BYTES_TIMES_SIZE)
+    }
 }
 
 /// The pattern: one of the expression, compiled with it, or a text that is known only now. Then compiling is
 /// paid for too, at what it costs us and not RE2.
-fn dynamic<'b>(text: &str, pattern: &Arg<'b>, what: &str) -> Result<Cow<'b, Regex>, Failed> {
+fn dynamic<'b>(text: &str, pattern: &'b Arg<'b>, what: &str) -> Result<Cow<'b, Pattern>, Failed> {
     let pattern = match pattern {
-        Arg::Pattern(compiled) => {
-            charge(cost(text.len() as u64, compiled.as_str().len() as u64))?;
-            return Ok(Cow::Borrowed(compiled));
+        Arg::Pattern(compiled) => Cow::Borrowed(*compiled),
+        Arg::String(pattern) => {
+            charge(2000 + 200 * pattern.len() as u64)?;
+            Cow::Owned(compile(pattern).map_err(|why| {
+                let shown: String = pattern.chars().take(64).collect();
+                Failed::Message(format!("{what}: {why}: `{shown}`"))
+            })?)
         }
-        Arg::String(pattern) => pattern,
         _ => return Err(Failed::Overload),
     };
-    charge(cost(text.len() as u64, pattern.len() as u64))?;
-    charge(2000 + 200 * pattern.len() as u64)?;
-    compile(pattern).map(Cow::Owned).map_err(|e| {
-        let why = e.to_string();
-        let last = why
-            .lines()
-            .last()
-            .unwrap_or("")
-            .trim_start_matches("error: ")
-            .to_owned();
-        let shown: String = pattern.chars().take(64).collect();
-        Failed::Message(format!("{what}: {last}: `{shown}`"))
-    })
+    charge(pattern.cost(text.len()))?;
+    Ok(pattern)
 }
 
-pub(in super::super) fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(&ascii_classes(pattern))
+/// A pattern, compiled, and what following it costs.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Pattern {
+    regex: Regex,
+    written: usize,
+    size: u64,
+}
+
+/// The error has Go's words where Go has any.
+pub(in super::super) fn compile(pattern: &str) -> Result<Pattern, String> {
+    let translated = re2::translate(pattern)?;
+    let built = RegexBuilder::new(&translated.pattern)
         .size_limit(MAX_COMPILED)
         .dfa_size_limit(MAX_COMPILED)
         .nest_limit(MAX_NESTING)
-        .build()
+        .build();
+    let regex = built.map_err(|e| match e {
+        regex::Error::CompiledTooBig(_) => "expression too large".to_owned(),
+        // Of what RE2 knows only names of scripts may be unknown to the engine.
+        _ => "invalid character class range".to_owned(),
+    })?;
+    Ok(Pattern {
+        regex,
+        written: pattern.len(),
+        size: translated.size,
+    })
 }
 
-/// RE2's `\d`, `\s`, `\w` and `\b` know ASCII only; the engine's know all of Unicode.
-fn ascii_classes(pattern: &str) -> String {
-    let mut rewritten = String::with_capacity(pattern.len());
-    let mut in_class = false;
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => match (chars.next(), in_class) {
-                (Some('d'), _) => rewritten.push_str("[0-9]"),
-                (Some('D'), _) => rewritten.push_str("[^0-9]"),
-                (Some('s'), _) => rewritten.push_str("[\\t\\n\\x0C\\r ]"),
-                (Some('S'), _) => rewritten.push_str("[^\\t\\n\\x0C\\r ]"),
-                (Some('w'), _) => rewritten.push_str("[0-9A-Za-z_]"),
-                (Some('W'), _) => rewritten.push_str("[^0-9A-Za-z_]"),
-                (Some('b'), false) => rewritten.push_str("(?-u:\\b)"),
-                (Some(other), _) => rewritten.extend(['\\', other]),
-                (None, _) => rewritten.push('\\'),
-            },
-            '[' => {
-                in_class = true;
-                rewritten.push('[');
-            }
-            ']' => {
-                in_class = false;
-                rewritten.push(']');
-            }
-            other => rewritten.push(other),
+#[cfg(test)]
+mod tests {
+    use super::compile;
+
+    /// Pattern, text, and what Go's `regexp` finds in it first.
+    const FOUND: &[(&str, &str, Option<&str>)] = &[
+        ("[[a]]", "a", None),
+        ("[[a]]", "[]", Some("[]")),
+        ("[[]", "[", Some("[")),
+        ("[^[]", "[a", Some("a")),
+        ("[]a]", "]", Some("]")),
+        ("\\<a\\>", "a", None),
+        ("\\<a\\>", "<a>", Some("<a>")),
+        ("[a&&b]", "&", Some("&")),
+        ("[a~~b]", "a", Some("a")),
+        ("{", "{", Some("{")),
+        ("a{,2}", "a{,2}", Some("a{,2}")),
+        ("a{02}", "aa", None),
+        ("\\Qa.\\E+", "a...", Some("a...")),
+        ("\\Q\\", "\\", Some("\\")),
+        ("[[:alpha:]]+", "1ab2", Some("ab")),
+        ("[[:^alpha:]]+", "ab12", Some("12")),
+        ("[\\d-z]+", "a1-z", Some("1-z")),
+        ("\\pL+", "1äb", Some("äb")),
+        ("\\p{^Greek}", "Ω1", Some("1")),
+        ("[^\\PL]", "1a", Some("a")),
+        ("(?i)k", "\u{212a}", Some("\u{212a}")),
+        ("(?i)[^k]", "Kk\u{212a}", None),
+        ("a(?i)b", "aB", Some("aB")),
+        ("(?i:a)b", "AB", None),
+        ("(?P<n>a)(?<m>b)", "ab", Some("ab")),
+        ("a*?", "aa", Some("")),
+        ("(?U)a+", "aa", Some("a")),
+        ("(?U)a+?", "aa", Some("aa")),
+        ("a$", "a\n", None),
+        ("(?m)^b$", "a\nb\nc", Some("b")),
+        ("a.b", "a\nb", None),
+        ("(?s)a.b", "a\nb", Some("a\nb")),
+        ("a\\z", "a", Some("a")),
+        ("\\w+", "äb", Some("b")),
+        ("\\bb", "äb", Some("b")),
+        ("\\B.", "äb", Some("ä")),
+        ("\\x41\\101\\x{42}", "AAB", Some("AAB")),
+        ("[\\x{d800}]", "a", None),
+        ("a*(?i)*", "aa", Some("aa")),
+        ("a|", "b", Some("")),
+        ("# a", "a# a", Some("# a")),
+    ];
+
+    const REFUSED: &[&str] = &[
+        "a++",
+        "a**",
+        "a{2}{3}",
+        "a{1001}",
+        "(a{10}){101}",
+        "a{2,1}",
+        "(?x) a",
+        "[a--b]",
+        "\\u0061",
+        "\\Z",
+        "\\C",
+        "\\E",
+        "\\1",
+        "\\x4",
+        "\\x{110000}",
+        "[a-\\d]",
+        "[z-a]",
+        "[a",
+        "[[:foo:]]",
+        "\\p{Foo}",
+        "(?=a)",
+        "(?P=n)",
+        "(?P<é>a)",
+        "(",
+        ")",
+        "*",
+        "(*)",
+        "a|*",
+        "\\",
+        "(?i",
+        "(?i-)",
+        "\\é",
+    ];
+
+    #[test]
+    fn finds_what_go_finds() {
+        for (pattern, text, expected) in FOUND {
+            let compiled = compile(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
+            let found = compiled.regex.find(text).map(|m| m.as_str());
+            assert_eq!(found, *expected, "{pattern} in {text:?}");
         }
     }
-    rewritten
+
+    #[test]
+    fn refuses_what_go_refuses() {
+        for pattern in REFUSED {
+            assert!(compile(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    /// Ten characters may stand for a thousand: following them costs by that.
+    #[test]
+    fn repetitions_cost() {
+        let cost = |pattern: &str| compile(pattern).map(|p| p.cost(10_000));
+        let (Ok(plain), Ok(long)) = (cost("(a){0}"), cost("(a{30}){30}")) else {
+            panic!("both compile");
+        };
+        assert!(long > 50 * plain, "{plain} {long}");
+    }
 }
