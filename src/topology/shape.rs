@@ -276,6 +276,3 @@ fn spread(dense: u32, over: Cards) -> Cards {
     }
     out
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{Cards, Link, Nearness, Shape, bits};
+use wattlane::topology::{Cards, Link, Nearness, Shape, text};
+
+fn bits(set: usize) -> impl Iterator<Item = usize> {
+    (0..16).filter(move |i| set >> i & 1 == 1)
+}
 
 fn link(text: &str) -> Link {
     match text {
@@ -170,9 +174,7 @@ fn every_captured_machine_of_up_to_eight_cards() {
     let mut seen = 0;
     for path in texts {
         let text = std::fs::read_to_string(&path).expect("a capture");
-        let report = crate::topology::text::read(&[&text])
-            .expect("a readable capture")
-            .report;
+        let report = text::read(&[&text]).expect("a readable capture").report;
         let shape = Shape::new(&report.links, true).expect("a square");
         if shape.cards() <= 8 {
             holds_the_best_of_all(&shape, &path.display().to_string());
