@@ -96,7 +96,7 @@ pub(super) fn placement(
     Ok(Placement {
         claims,
         cost: Cost {
-            links: choice.key.near.sum(),
+            links: choice.key.cost,
             lost: choice.key.big + choice.key.pairs,
         },
         class,
