@@ -3,12 +3,11 @@
 use serde::Deserialize;
 use serde_json::{Map as Object, Value, json};
 
-use super::claim::{Opaque, RawToleration, tolerations};
+use super::claim::{Opaque, RawToleration, tolerations, undomained};
 use super::node::{RawSelector, selector, selector_json};
 use super::read::{Amount, List, Map, Names};
 use crate::model::{
-    AllocatedConfig, Allocation, ConfigSource, Consumer, DeviceId, DeviceResult, Effect, Name, QualifiedName,
-    Toleration,
+    AllocatedConfig, Allocation, ConfigSource, Consumer, DeviceId, DeviceResult, Effect, Name, Toleration,
 };
 
 #[derive(Deserialize)]
@@ -105,7 +104,7 @@ fn result(raw: RawResult<'_>, names: &mut Names) -> DeviceResult {
             .consumed_capacity
             .into_iter()
             .flatten()
-            .map(|(name, amount)| (QualifiedName::parse(name, &driver), amount.0))
+            .map(|(name, amount)| (undomained(name), amount.0))
             .collect(),
         id: DeviceId {
             driver,
@@ -154,15 +153,10 @@ pub fn result_json(result: &DeviceResult) -> Value {
         out["shareID"] = (&**id).into();
     }
     if !result.consumed_capacity.is_empty() {
-        let amounts = result.consumed_capacity.iter().map(|(name, amount)| {
-            // Slices leave the driver's own domain out, and the in-tree allocator compares these names as text.
-            let name = if name.domain == result.id.driver || name.domain.is_empty() {
-                name.name.to_string()
-            } else {
-                name.to_string()
-            };
-            (name, Value::from(amount.to_string()))
-        });
+        let amounts = result
+            .consumed_capacity
+            .iter()
+            .map(|(name, amount)| (name.to_string(), Value::from(amount.to_string())));
         out["consumedCapacity"] = amounts.collect::<Object<_, _>>().into();
     }
     out

@@ -253,8 +253,8 @@ fn spec(object: &Value, path: &str, names: &mut Names) -> ClaimSpec {
     }
 }
 
-/// A name without a domain means the driver of whatever device is looked at: it keeps the empty domain.
-fn undomained(text: &str) -> QualifiedName {
+/// A name as it is written: without a domain it keeps the empty domain.
+pub(super) fn undomained(text: &str) -> QualifiedName {
     QualifiedName::parse(text, &Name::from(""))
 }
 

@@ -240,7 +240,7 @@ fn of(root: Root<'_>) -> Result<Slice, ConvertError> {
         .flatten()
         .map(|d| Arc::new(reader.device(d, per_device)))
         .collect();
-    let counter_sets = spec
+    let counter_sets: Vec<_> = spec
         .shared_counters
         .into_iter()
         .flatten()
@@ -249,6 +249,12 @@ fn of(root: Root<'_>) -> Result<Slice, ConvertError> {
             counters: reader.counters(set.counters),
         })
         .collect();
+    for set in &counter_sets {
+        for (counter, _) in set.counters.iter().filter(|(_, all)| all.is_capped()) {
+            let words = format!("counter {}/{counter} is larger than can be counted", set.name);
+            reader.unsupported.note(words);
+        }
+    }
     Ok(Slice {
         name: metadata.name()?.into(),
         pool: spec.pool.name.into(),
@@ -312,14 +318,27 @@ impl Reader {
             .into_iter()
             .flatten()
             .map(|(name, c)| {
+                if c.value.0.is_capped() {
+                    self.unsupported.note(format!(
+                        "device {}: capacity {name} is larger than can be counted",
+                        raw.name
+                    ));
+                }
                 let capacity = Capacity {
                     value: c.value.0,
+                    domain_written: name.contains('/'),
                     policy: c.request_policy.map(policy),
                 };
                 (self.qualified(name), capacity)
             })
             .collect();
-        sort(&mut capacity);
+        if let (Some(name), Some(true)) = (sort(&mut capacity), body.allow_multiple) {
+            // Two amounts to the in-tree allocator, one to its selectors: what is left of them could not be told.
+            self.unsupported.note(format!(
+                "device {}: capacity {name} is there with and without its domain",
+                raw.name
+            ));
+        }
         Device {
             name: raw.name.into(),
             attributes: attributes.into(),
@@ -395,10 +414,18 @@ impl Reader {
     }
 }
 
-/// By name; of two spellings of one name the first counts.
-fn sort<T>(list: &mut Vec<(QualifiedName, T)>) {
+/// By name; of two spellings of one name the first counts. Returns one that is there twice.
+fn sort<T>(list: &mut Vec<(QualifiedName, T)>) -> Option<QualifiedName> {
+    let mut twice = None;
     list.sort_by(|a, b| a.0.cmp(&b.0));
-    list.dedup_by(|later, first| later.0 == first.0);
+    list.dedup_by(|later, first| {
+        let same = later.0 == first.0;
+        if same {
+            twice = Some(first.0.clone());
+        }
+        same
+    });
+    twice
 }
 
 pub(super) fn effect(text: &str) -> Effect {

@@ -99,6 +99,30 @@ fn a_device_that_cannot_be_read_spoils_its_pool_and_says_where() {
         "{why}"
     );
 
+    let sized = |capacity: serde_json::Value, shared: bool| {
+        let device = json!({"name": "d0", "allowMultipleAllocations": shared, "capacity": capacity});
+        as_slice(&slice_json("v1", json!([device]))).unsupported
+    };
+    let (one, twice) = (
+        json!({"gpu.test/memory": {"value": "999999E"}}),
+        json!({"gpu.test/memory": {"value": "1"}, "memory": {"value": "2"}}),
+    );
+    assert_eq!((sized(one, true), sized(twice.clone(), false)), (None, None));
+    assert_eq!(
+        sized(twice, true).as_deref(),
+        Some("device d0: capacity gpu.test/memory is there with and without its domain")
+    );
+    assert_eq!(
+        sized(json!({"memory": {"value": "1e400"}}), false).as_deref(),
+        Some("device d0: capacity memory is larger than can be counted")
+    );
+    let mut counters = slice_json("v1", json!([]));
+    counters["spec"]["sharedCounters"] = json!([{"name": "card", "counters": {"slots": {"value": "1000000E"}}}]);
+    assert_eq!(
+        as_slice(&counters).unsupported.as_deref(),
+        Some("counter card/slots is larger than can be counted")
+    );
+
     let newer = as_slice(&slice_json(
         "v1",
         json!([{"name": "d0", "attributes": {"x": {"quantity": "1"}}}]),
@@ -336,7 +360,7 @@ fn an_allocation_survives_the_way_there_and_back() {
                                  {"key": "k", "operator": "Equal", "value": "v"}],
                  "bindingConditions": ["ready"], "bindingFailureConditions": ["failed"],
                  "shareID": "a671734a-e8e5-11e4-8fde-42010af09327",
-                 "consumedCapacity": {"memory": "10Gi", "other.dev/x": "1500m"}},
+                 "consumedCapacity": {"gpu.test/slots": "1", "memory": "10Gi", "other.dev/x": "1500m"}},
                 {"request": "r2", "driver": "gpu.test", "pool": "n1", "device": "d1", "adminAccess": true},
             ],
             "config": [{"source": "FromClass", "requests": ["r"],

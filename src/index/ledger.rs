@@ -22,16 +22,26 @@ pub(super) struct Use {
     pub(super) device: Name,
     /// A share of a device that allows several; None: the whole device.
     pub(super) share: Option<Name>,
+    /// Names with their domain: of two spellings of one capacity both count against it. The in-tree allocator counts
+    /// only the one of the slice, and gives again what is held under the other.
     pub(super) consumed: Vec<(QualifiedName, Quantity)>,
 }
 
 impl Use {
     /// None for admin access, which holds nothing.
     pub(super) fn of(result: &DeviceResult) -> Option<Self> {
+        let driver = &result.id.driver;
+        let full = |name: &QualifiedName| match &*name.domain {
+            "" => QualifiedName {
+                domain: driver.clone(),
+                name: name.name.clone(),
+            },
+            _ => name.clone(),
+        };
         (!result.admin_access).then(|| Self {
             device: result.id.device.clone(),
             share: result.share_id.clone(),
-            consumed: result.consumed_capacity.clone(),
+            consumed: result.consumed_capacity.iter().map(|(n, q)| (full(n), *q)).collect(),
         })
     }
 }

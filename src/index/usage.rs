@@ -37,8 +37,8 @@ pub(super) fn add(state: &mut PoolState, held: &Use) {
         }
     }
     match held.share {
-        None => state.taken.insert(ix as usize),
-        Some(_) => {
+        // What is left of a device that is whole again cannot be given whole before its last share is gone.
+        Some(_) if pool.devices[ix as usize].device.allow_multiple => {
             let sums = state.shared.entry(ix).or_default();
             for (name, amount) in &held.consumed {
                 match sums.binary_search_by(|(n, _)| n.cmp(name)) {
@@ -47,6 +47,7 @@ pub(super) fn add(state: &mut PoolState, held: &Use) {
                 }
             }
         }
+        _ => state.taken.insert(ix as usize),
     }
     if first {
         for (set, counter, amount) in draws(&pool, ix) {

@@ -13,21 +13,22 @@ const KEPT: usize = 256;
 
 #[derive(Default)]
 pub(super) struct Shapes {
-    known: HashMap<Box<[Link]>, Arc<Shape>>,
+    known: HashMap<(Box<[Link]>, bool), Arc<Shape>>,
     /// Without their tables yet.
     cold: Vec<Arc<Shape>>,
 }
 
 impl Shapes {
-    fn shape(&mut self, links: &[Link]) -> Option<Arc<Shape>> {
-        if let Some(known) = self.known.get(links) {
+    fn shape(&mut self, links: &[Link], bare: bool) -> Option<Arc<Shape>> {
+        let key = (links.into(), bare);
+        if let Some(known) = self.known.get(&key) {
             return Some(known.clone());
         }
-        let shape = Arc::new(Shape::new(links)?);
+        let shape = Arc::new(Shape::new(links, bare)?);
         if self.known.len() >= KEPT {
             self.known.retain(|_, shape| Arc::strong_count(shape) > 1);
         }
-        self.known.insert(links.into(), shape.clone());
+        self.known.insert(key, shape.clone());
         if !shape.is_warm() {
             self.cold.push(shape.clone());
         }
@@ -67,7 +68,11 @@ impl Shapes {
             return None;
         }
         let known = links(&cards, &node.labels, report(node).as_ref())?;
-        Some(Wiring::new(self.shape(&known.links)?, known.source, &places))
+        Some(Wiring::new(
+            self.shape(&known.links, known.bare)?,
+            known.source,
+            &places,
+        ))
     }
 }
 

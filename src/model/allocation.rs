@@ -31,6 +31,7 @@ pub struct DeviceResult {
     pub binding_failure_conditions: Vec<Name>,
     /// Set for a share of a device that allows multiple allocations (a UUID).
     pub share_id: Option<Name>,
+    /// Named as the slice spells it; without a domain there, with the empty one here.
     pub consumed_capacity: Vec<(QualifiedName, Quantity)>,
 }
 

@@ -34,8 +34,8 @@ pub struct DeviceRequest {
     pub count: Count,
     pub admin_access: bool,
     pub tolerations: Vec<Toleration>,
-    /// Consumable capacity asked for. Names without a domain keep the empty domain: they mean the
-    /// driver of whatever device is looked at.
+    /// Consumable capacity asked for. A name without a domain keeps the empty domain: it means a capacity that the
+    /// slice, too, spells without one.
     pub capacity: Vec<(QualifiedName, Quantity)>,
 }
 

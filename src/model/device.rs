@@ -30,7 +30,10 @@ impl QualifiedName {
 
 impl std::fmt::Display for QualifiedName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.domain, self.name)
+        match &*self.domain {
+            "" => f.write_str(&self.name),
+            domain => write!(f, "{domain}/{}", self.name),
+        }
     }
 }
 
@@ -54,8 +57,25 @@ pub enum AttributeValue {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Capacity {
     pub value: Quantity,
+    /// The slice writes the domain of its name, be it the driver's own. Requests and `consumedCapacity` name a capacity
+    /// as the slice spells it: the in-tree allocator compares these names as text.
+    pub domain_written: bool,
     /// Only for devices that allow multiple allocations.
     pub policy: Option<RequestPolicy>,
+}
+
+impl Capacity {
+    /// Its name as the slice spells it: with the empty domain where the slice left it out.
+    pub fn spelled(&self, name: &QualifiedName) -> QualifiedName {
+        QualifiedName {
+            domain: if self.domain_written {
+                name.domain.clone()
+            } else {
+                "".into()
+            },
+            name: name.name.clone(),
+        }
+    }
 }
 
 /// `capacity.requestPolicy`: what a request without a value gets, and what values are legal.

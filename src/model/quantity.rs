@@ -7,8 +7,12 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 const NANO: i128 = 1_000_000_000;
-/// apimachinery caps at 2^63 - 1 whole units.
-const MAX: i128 = (i64::MAX as i128) * NANO;
+/// apimachinery caps binary amounts at 2^63 - 1 whole units.
+const BINARY_MAX: i128 = (i64::MAX as i128) * NANO;
+/// Decimal ones it does not cap; here they end at 10^24 units.
+const LIMIT: i128 = NANO.pow(3) * 1_000_000;
+/// Where sums of them end, so that a few more can be added without a look.
+const SUM_LIMIT: i128 = i128::MAX >> 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
@@ -53,10 +57,15 @@ impl Quantity {
         self.nanos
     }
 
-    /// Same spelling family, other amount (saturating at the range apimachinery allows).
+    /// So large that the true amount may be larger: nothing may be given out of it.
+    pub fn is_capped(self) -> bool {
+        self.nanos >= LIMIT
+    }
+
+    /// Same spelling family, other amount (saturating far above what can be read).
     pub fn with_nanos(self, nanos: i128) -> Self {
         Self {
-            nanos: nanos.clamp(-MAX, MAX),
+            nanos: nanos.clamp(-SUM_LIMIT, SUM_LIMIT),
             format: self.format,
         }
     }
@@ -79,12 +88,12 @@ impl Quantity {
 
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        self.with_nanos(self.nanos + other.nanos)
+        self.with_nanos(self.nanos.saturating_add(other.nanos))
     }
 
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
-        self.with_nanos(self.nanos - other.nanos)
+        self.with_nanos(self.nanos.saturating_sub(other.nanos))
     }
 
     fn read(text: &str) -> Option<Self> {
@@ -108,15 +117,16 @@ impl Quantity {
         let mut shift = exponent
             .checked_add(9)?
             .checked_sub(i32::try_from(fraction.len()).ok()?)?;
+        let max = if base2 > 0 { BINARY_MAX } else { LIMIT };
         let saturated = |negative: bool| Self {
-            nanos: if negative { -MAX } else { MAX },
+            nanos: if negative { -max } else { max },
             format,
         };
         if digits.is_empty() {
             return Some(Self { nanos: 0, format });
         }
-        // 19 digits times 1024^6 fit; what is dropped only matters for rounding up.
-        let kept = &digits[..digits.len().min(19)];
+        // 19 digits times 1024^6 fit, and 34 alone; what is dropped only matters for rounding up.
+        let kept = &digits[..digits.len().min(if base2 > 0 { 19 } else { 34 })];
         let mut inexact = digits[kept.len()..].bytes().any(|b| b != b'0');
         shift = shift.checked_add(i32::try_from(digits.len() - kept.len()).ok()?)?;
         let mut value: i128 = kept.parse().ok()?;
@@ -128,7 +138,7 @@ impl Quantity {
         }
         while shift > 0 {
             match value.checked_mul(10) {
-                Some(v) if v <= MAX.saturating_mul(10) || shift == 1 => value = v,
+                Some(v) if v <= max.saturating_mul(10) || shift == 1 => value = v,
                 _ => return Some(saturated(negative)),
             }
             shift -= 1;
@@ -138,7 +148,7 @@ impl Quantity {
             value /= 10;
             shift += 1;
         }
-        value = (value + i128::from(inexact)).min(MAX);
+        value = (value + i128::from(inexact)).min(max);
         Some(Self {
             nanos: if negative { -value } else { value },
             format,
@@ -259,9 +269,15 @@ mod tests {
             ("1.1n", "2n"),
             ("1Ki", "1Ki"),
             ("0.5Ki", "512"),
-            ("99999999999999999999", "9223372036854775807"),
+            ("10E", "10E"),
+            ("99999999999999999999", "99999999999999999999"),
+            ("0.000000001E", "1G"),
+            ("8Ei", "9223372036854775807"),
+            ("-99999999999Gi", "-9223372036854775807"),
+            ("1000000E", "1000000E"),
+            ("1000001E", "1000000E"),
             ("10e-3", "10e-3"),
-            ("1e400", "9223372036854775807"),
+            ("1e400", "1000000e18"),
         ] {
             assert_eq!(text(given), canonical, "{given}");
         }

@@ -1,4 +1,5 @@
-//! Consumable capacity: what a request takes of a device's capacities, after the device's request policy.
+//! Consumable capacity: what a request takes of a device's capacities, after the device's request policy. A request
+//! names a capacity as the slice spells it, with or without the driver's domain; the other spelling is another capacity.
 //!
 //! Rules: k8s.io/dynamic-resource-allocation, structured, consumable_capacity.go.
 
@@ -8,29 +9,31 @@ const UNIT: i128 = 1_000_000_000;
 
 /// What `asked` takes of each capacity of the device, in the device's order. None: the device cannot serve it at all,
 /// because it lacks a capacity that is asked for, its policy has no such value, or it is too small.
-pub(super) fn consumption(driver: &str, device: &Device, asked: &Asked) -> Option<Box<[Quantity]>> {
-    has_all(driver, device, asked).then(|| taken(driver, device, asked).collect())?
+pub(super) fn consumption(device: &Device, asked: &Asked) -> Option<Box<[Quantity]>> {
+    has_all(device, asked).then(|| taken(device, asked).collect())?
 }
 
 /// Whether there is a consumption, for a device that is given whole.
-pub(super) fn serves(driver: &str, device: &Device, asked: &Asked) -> bool {
-    has_all(driver, device, asked) && taken(driver, device, asked).all(|takes| takes.is_some())
+pub(super) fn serves(device: &Device, asked: &Asked) -> bool {
+    has_all(device, asked) && taken(device, asked).all(|takes| takes.is_some())
 }
 
 type Asked = [(QualifiedName, Quantity)];
 
-fn means(driver: &str, asked: &QualifiedName, has: &QualifiedName) -> bool {
-    asked.name == has.name && (asked.domain == has.domain || (asked.domain.is_empty() && *has.domain == *driver))
+fn means(asked: &QualifiedName, (has, capacity): &(QualifiedName, Capacity)) -> bool {
+    let domain = if capacity.domain_written { &*has.domain } else { "" };
+    asked.name == has.name && *asked.domain == *domain
 }
 
-fn has_all(driver: &str, device: &Device, asked: &Asked) -> bool {
-    let has = |name| device.capacity.iter().any(|(has, _)| means(driver, name, has));
+fn has_all(device: &Device, asked: &Asked) -> bool {
+    let has = |name| device.capacity.iter().any(|has| means(name, has));
     asked.iter().all(|(name, _)| has(name))
 }
 
-fn taken(driver: &str, device: &Device, asked: &Asked) -> impl Iterator<Item = Option<Quantity>> {
-    device.capacity.iter().map(|(name, capacity)| {
-        let want = asked.iter().find(|(q, _)| means(driver, q, name)).map(|(_, v)| *v);
+fn taken(device: &Device, asked: &Asked) -> impl Iterator<Item = Option<Quantity>> {
+    device.capacity.iter().map(|has| {
+        let capacity = &has.1;
+        let want = asked.iter().find(|(q, _)| means(q, has)).map(|(_, v)| *v);
         if want.is_none() && capacity.policy.is_none() {
             return Some(capacity.value); // nearly all
         }
@@ -97,6 +100,7 @@ mod tests {
                 .map(|(n, v, p)| {
                     let capacity = Capacity {
                         value: q(v),
+                        domain_written: n.contains('/'),
                         policy: p.clone(),
                     };
                     (QualifiedName::parse(n, &"drv".into()), capacity)
@@ -117,12 +121,7 @@ mod tests {
             .iter()
             .map(|(n, v)| (QualifiedName::parse(n, &"".into()), q(v)))
             .collect();
-        Some(
-            consumption("drv", device, &asked)?
-                .iter()
-                .map(|q| q.to_string())
-                .collect(),
-        )
+        Some(consumption(device, &asked)?.iter().map(|q| q.to_string()).collect())
     }
 
     #[test]
@@ -133,13 +132,24 @@ mod tests {
         };
         let d = device(&[("memory", "80Gi", Some(policy)), ("cores", "100", None)]);
         assert_eq!(takes(&d, &[]), Some(vec!["1Gi".into(), "100".into()]));
-        assert_eq!(
-            takes(&d, &[("drv/memory", "3Gi")]),
-            Some(vec!["3Gi".into(), "100".into()])
-        );
+        assert_eq!(takes(&d, &[("memory", "3Gi")]), Some(vec!["3Gi".into(), "100".into()]));
         assert_eq!(takes(&d, &[("memory", "81Gi")]), None);
         assert_eq!(takes(&d, &[("bandwidth", "1")]), None);
         assert_eq!(takes(&d, &[("other/memory", "1")]), None);
+    }
+
+    #[test]
+    fn names_are_compared_as_text() {
+        let (short, full) = (
+            device(&[("memory", "80Gi", None)]),
+            device(&[("drv/memory", "80Gi", None)]),
+        );
+        let four = Some(vec!["4Gi".to_owned()]);
+        assert_eq!(takes(&short, &[("memory", "4Gi")]), four);
+        assert_eq!(takes(&full, &[("drv/memory", "4Gi")]), four);
+        assert_eq!(takes(&short, &[("drv/memory", "4Gi")]), None);
+        assert_eq!(takes(&full, &[("memory", "4Gi")]), None);
+        assert_eq!(takes(&full, &[]), Some(vec!["80Gi".to_owned()]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::allowed::Allowed;
-use super::group::Group;
+use super::group::{GROUP, Group};
 use super::matching::SelectorUse;
 use super::wish::Wishes;
 use super::words::Texts;
@@ -91,12 +91,18 @@ impl Demand {
         // Pods that work together run at the speed of the slowest.
         if wishes.class.is_none() && !wishes.mix.unwrap_or(ctx.rules.mix_classes) {
             wishes.class = group.as_ref().and_then(|g| g.class.clone());
+            let named = pod.annotation(GROUP).filter(|_| wishes.class.is_some());
+            wishes.class_of_group = named.map(Name::from);
         }
         wishes.allowed = Allowed::of(ctx, &pod.key.namespace)?;
         if let (Some(class), Some(allowed)) = (&wishes.class, &wishes.allowed)
             && !allowed.admits(Some(class))
         {
-            return Err(allowed.refusal("the pod asks for", class));
+            let whose = match wishes.class_of_group {
+                Some(_) => "the pod's group holds",
+                None => "the pod asks for",
+            };
+            return Err(allowed.refusal(whose, class));
         }
         let mut claims: Vec<ClaimDemand> = vec![];
         let mut seen: Vec<NamespacedName> = vec![];

@@ -6,7 +6,7 @@ use super::Context;
 use super::solve::state_of;
 use crate::model::{Name, NamespacedName, Node, Pod};
 
-const GROUP: &str = "wattlane.dev/group";
+pub(super) const GROUP: &str = "wattlane.dev/group";
 /// Members that are looked at: one request does not pay for a group of any size.
 const MEMBERS: usize = 1024;
 

@@ -46,14 +46,30 @@ impl Power {
 /// Lower is better, key by key. Grows, or stays, with every device that is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Key {
-    /// Links within each request, summed.
-    pub(super) near: Nearness,
-    /// Links between all cards of the pod: requests that could be near one another are.
-    pub(super) across: Nearness,
+    /// Links within each request, summed over pairs and requests.
+    pub(super) cost: u32,
+    /// The same between all cards of the pod: requests that could be near one another are.
+    pub(super) across_cost: u32,
     /// Groups of four and more cards that others lose.
     pub(super) big: u32,
     pub(super) power: Power,
+    /// The worst pair, costs being equal.
+    pub(super) near: Nearness,
+    pub(super) across: Nearness,
     pub(super) pairs: u32,
+}
+
+impl Key {
+    /// With the links of a single request.
+    pub(super) fn linked(self, near: Nearness) -> Self {
+        Self {
+            cost: near.sum(),
+            across_cost: near.sum(),
+            near,
+            across: near,
+            ..self
+        }
+    }
 }
 
 /// Devices chosen so far, as far as links go.
@@ -145,14 +161,16 @@ impl SoFar {
     pub(super) fn key(&self, view: &View<'_>, near: Nearness, floor: (Power, Nearness)) -> Key {
         let lost = view.lost(self.all.cards);
         let near = self.near.joined(near).joined(floor.1);
+        // The pairs within requests are among the pod's.
+        let across = match view.links_count {
+            true => self.all.near(view.wiring).max(near),
+            false => Nearness::ZERO,
+        };
         Key {
+            cost: near.sum(),
+            across_cost: across.sum(),
             near,
-            // The pairs within requests are among the pod's.
-            across: if view.links_count {
-                self.all.near(view.wiring).max(near)
-            } else {
-                Nearness::ZERO
-            },
+            across,
             big: lost.big,
             power: self.power.and(floor.0),
             pairs: lost.pairs,

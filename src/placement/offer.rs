@@ -63,10 +63,10 @@ impl<'a> Offer<'a> {
         let driver = &state.pool.driver;
         let admin = wanted.admin_access;
         let shared = device.allow_multiple;
-        let takes = shared.then(|| consumption(driver, device, &wanted.capacity)).flatten();
+        let takes = shared.then(|| consumption(device, &wanted.capacity)).flatten();
         let room = match &takes {
             Some(takes) => admin || has_room(device, takes, state, dev.at),
-            None => !shared && serves(driver, device, &wanted.capacity),
+            None => !shared && serves(device, &wanted.capacity),
         };
         if self.alternative.whole && state.pool.summary().parts.contains(dev.at) {
             return;

@@ -115,6 +115,6 @@ impl Order {
         let cards: Cards = devices().filter_map(|d| d.card).fold(0, |set, card| set | 1 << card);
         let wiring = view.wiring.filter(|_| devices().all(|d| d.card.is_some()));
         let best = wiring.and_then(|w| w.shape.nearest(cards, cards, asked));
-        best.map_or(Nearness::ZERO, |(_, grade)| grade.near)
+        best.map_or(Nearness::ZERO, |(_, grade)| Nearness::at_least(grade.cost))
     }
 }

@@ -392,21 +392,15 @@ impl<'a> Tally<'a> {
                 ..Chosen::default()
             };
             let near = if counts { chosen.near(None) } else { unlinked.near };
-            return (!required || chosen.is_clique(None)).then_some(Key {
-                near,
-                across: near,
-                ..unlinked
-            });
+            return (!required || chosen.is_clique(None)).then_some(unlinked.linked(near));
         };
         let (_, grade) = self.set(kind)?;
-        let near = if counts { grade.near } else { unlinked.near };
-        Some(Key {
-            near,
-            across: near,
+        let key = Key {
             big: grade.big,
-            power,
             pairs: grade.pairs,
-        })
+            ..unlinked
+        };
+        Some(if counts { key.linked(grade.near) } else { key })
     }
 
     /// The best cards of one kind, where it is wired.

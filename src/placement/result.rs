@@ -96,7 +96,7 @@ pub(super) fn placement(
     Ok(Placement {
         claims,
         cost: Cost {
-            links: choice.key.near.sum(),
+            links: choice.key.cost,
             lost: choice.key.big + choice.key.pairs,
         },
         class,
@@ -138,7 +138,7 @@ fn allocation(
         let wanted = &alternative.request;
         // For admin access too, as in-tree: the driver is told what it is about to look at; nobody counts it.
         let share = candidate.takes.as_ref();
-        let capacities = device.capacity.iter().map(|(name, _)| name.clone());
+        let capacities = device.capacity.iter().map(|(name, capacity)| capacity.spelled(name));
         DeviceResult {
             request: alternative.name.clone(),
             id: id(view, dev),

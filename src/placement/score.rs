@@ -18,9 +18,6 @@ struct Rank {
     links: (u32, u32),
     /// From the pod's group.
     distance: u32,
-    /// Before the worst pair, which is the next key: where sums are equal, a switched node is nearer than a mesh by its
-    /// pairs, and pods of two would use up the only nodes that can take a pod of eight.
-    big: u32,
     /// What else the devices cost.
     key: Key,
     /// Packing or spreading.
@@ -40,9 +37,8 @@ fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
         (key.big, key.pairs) = (0, 0);
     }
     Some(Rank {
-        links: (key.near.sum(), key.across.sum()),
+        links: (key.cost, key.across_cost),
         distance: demand.group.as_ref().map_or(0, |g| g.distance(&node.node)),
-        big: key.big,
         key,
         filling: if ctx.rules.spread { u32::MAX - left } else { left },
         headroom: Reverse(power::headroom(ctx, node)),

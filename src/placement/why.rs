@@ -6,6 +6,7 @@ use super::search::Outcome;
 use super::solve::{Passes, over_alternatives};
 use super::state::Relaxed;
 use super::view::View;
+use super::wish::MIX;
 use super::words::{listed, unlinked};
 use crate::model::{ConstraintKind, Name, Reason, Refusal};
 
@@ -138,7 +139,10 @@ fn class_rule(demand: &Demand, view: &View<'_>, held: Option<&Name>) -> Refusal 
     match (&demand.wishes.class, held) {
         (Some(want), Some(held)) => Refusal::new(
             Reason::MixedClasses,
-            format!("the pod asks for class {want}, but its claims hold devices of class {held}"),
+            format!(
+                "the pod asks for class {want}{}, but its claims hold devices of class {held}",
+                demand.wishes.whose_class()
+            ),
         ),
         (None, Some(held)) => Refusal::new(
             Reason::MixedClasses,
@@ -146,11 +150,14 @@ fn class_rule(demand: &Demand, view: &View<'_>, held: Option<&Name>) -> Refusal 
         ),
         (Some(want), None) => Refusal::new(
             Reason::WrongClass,
-            format!("too few free devices of class {want}{free}"),
+            format!(
+                "too few free devices of class {want}{}{free}",
+                demand.wishes.whose_class()
+            ),
         ),
         (None, None) => Refusal::new(
             Reason::MixedClasses,
-            format!("all devices of the pod must be of one class{free}"),
+            format!("all devices of the pod must be of one class, unless it says {MIX}: \"true\"{free}"),
         ),
     }
 }

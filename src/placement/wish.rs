@@ -6,7 +6,7 @@ use crate::model::{Name, Pod, Reason, Refusal};
 use crate::snapshot::PoolDevice;
 
 const CLASS: &str = "wattlane.dev/class";
-const MIX: &str = "wattlane.dev/mix-classes";
+pub(super) const MIX: &str = "wattlane.dev/mix-classes";
 const TOPOLOGY: &str = "wattlane.dev/topology";
 const USE_TYPE: &str = "nvidia.com/use-gputype";
 const NO_TYPE: &str = "nvidia.com/nouse-gputype";
@@ -19,6 +19,8 @@ const NVIDIA: &str = "gpu.nvidia.com";
 pub(super) struct Wishes {
     /// Wattage class by its exact name.
     pub(super) class: Option<Name>,
+    /// Not the pod asks for that class, but this group's members hold it.
+    pub(super) class_of_group: Option<Name>,
     /// The pod's own word on devices of several classes, over the policy's.
     pub(super) mix: Option<bool>,
     /// The pod's own word on links, over the policy's.
@@ -57,6 +59,7 @@ impl Wishes {
         let lower = |list: Vec<String>| list.into_iter().map(|t| t.to_lowercase()).collect();
         Ok(Self {
             class,
+            class_of_group: None,
             mix,
             topology,
             use_type: lower(list(pod, USE_TYPE)?),
@@ -70,6 +73,14 @@ impl Wishes {
     /// Whether the namespace may use devices of the class.
     pub(super) fn allow(&self, class: Option<&Name>) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.admits(class))
+    }
+
+    /// Where a class comes from that the pod does not name.
+    pub(super) fn whose_class(&self) -> String {
+        let group = self.class_of_group.as_ref();
+        group.map_or_else(String::new, |g| {
+            format!(" (which group {g} holds; {MIX}: \"true\" allows others)")
+        })
     }
 
     /// No wish that has to be looked up device by device.

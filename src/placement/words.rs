@@ -7,6 +7,7 @@ use super::demand::Alternative;
 use super::wish::Wishes;
 use crate::model::{Effect, Name, Reason, Refusal, Taint};
 use crate::snapshot::{PoolHealth, Wiring};
+use crate::topology::{Fabric, MOST_CARDS};
 
 /// Devices left after each step, in the order of the steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,7 +134,8 @@ impl Shortage<'_> {
                 return None;
             }
             let words = format!(
-                "{have} free of class {want}, {asked}{}",
+                "{have} free of class {want}{}, {asked}{}",
+                self.wishes.whose_class(),
                 listed("; free: ", self.by_class)
             );
             return Some(Refusal::new(Reason::WrongClass, words));
@@ -153,12 +155,13 @@ impl Shortage<'_> {
 
 /// The cards are there, but not near one another.
 pub(super) fn unlinked(asked: u32, class: &str, wiring: Option<&Wiring>) -> Refusal {
-    let what = match wiring {
-        None => "how its cards are connected is not known".to_owned(),
-        Some(w) if w.shape.has_fabric() => {
-            format!("no {asked} free {class} devices that all reach each other by NVLink or XGMI")
+    let what = match wiring.map(|w| w.shape.fabric()) {
+        None => format!("how its cards are connected is not known (or they are more than {MOST_CARDS})"),
+        Some(Fabric::Some) => format!("no {asked} free {class} devices that all reach each other by NVLink or XGMI"),
+        Some(Fabric::None) => format!("no {asked} free {class} devices below one PCIe root (the node has no NVLink)"),
+        Some(Fabric::Unknown) => {
+            format!("no {asked} free {class} devices of which NVLink or XGMI is known; a probe on the node would tell")
         }
-        Some(_) => format!("no {asked} free {class} devices below one PCIe root (the node has no NVLink)"),
     };
     Refusal::new(Reason::Topology, format!("topology required: {what}"))
 }

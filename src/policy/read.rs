@@ -251,8 +251,9 @@ impl Reader<'_> {
         domains
     }
 
+    /// Nothing at all is a budget too: of a rack that is being emptied.
     fn budget(&mut self, path: String, value: &Value) -> Option<u64> {
-        watts::read(value, MOST_DOMAIN_WATTS)
+        watts::read(value, 0..=MOST_DOMAIN_WATTS)
             .map_err(|e| self.error(path, e))
             .ok()
     }

@@ -27,7 +27,7 @@ impl Reader<'_> {
                 self.error(format!("{path}.match"), format!("does not compile: {}", e.0));
             }
             let watts = raw.watts.filter(|w| !w.is_null()).and_then(|w| {
-                watts::read(&w, MOST_BOARD_WATTS)
+                watts::read(&w, 1..=MOST_BOARD_WATTS)
                     .map_err(|e| self.error(format!("{path}.watts"), e))
                     .ok()
             });

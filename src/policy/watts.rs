@@ -1,19 +1,21 @@
 //! Watts as people write them: `600`, `"600W"`, `"0.6kW"`. Exact, never through floating point.
 
+use std::ops::RangeInclusive;
+
 use serde_json::Value;
 
 use crate::model::Quantity;
 
-/// Whole watts between 1 and `most`; the error says what is accepted.
-pub(super) fn read(value: &Value, most: u64) -> Result<u64, String> {
+/// Whole watts in the range; the error says what is accepted.
+pub(super) fn read(value: &Value, range: RangeInclusive<u64>) -> Result<u64, String> {
     let watts = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => read_text(text),
         _ => None,
     };
     match watts {
-        Some(w) if (1..=most).contains(&w) => Ok(w),
-        Some(_) => Err(format!("must be between 1 W and {most} W")),
+        Some(w) if range.contains(&w) => Ok(w),
+        Some(_) => Err(format!("must be between {} W and {} W", range.start(), range.end())),
         None => Err("write whole watts: 600, \"600W\" or \"0.6kW\"".into()),
     }
 }
@@ -65,7 +67,7 @@ mod tests {
             (json!(true), None),
             (json!(10_001), None),
         ] {
-            assert_eq!(read(&given, 10_000).ok(), want, "{given}");
+            assert_eq!(read(&given, 1..=10_000).ok(), want, "{given}");
         }
     }
 }

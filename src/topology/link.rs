@@ -32,6 +32,11 @@ impl Nearness {
     /// A single card.
     pub const ZERO: Self = Self(0);
 
+    /// The nearest a set of this sum can be.
+    pub fn at_least(sum: u32) -> Self {
+        Self(sum.min(u32::MAX >> 8) << 8)
+    }
+
     /// Sum over pairs of `Link::cost`.
     pub fn sum(self) -> u32 {
         self.0 >> 8

@@ -17,6 +17,6 @@ mod worth;
 pub use groups::{Groups, groups};
 pub use link::{Link, Nearness};
 pub use report::{Report, ReportedCard};
-pub use shape::{Cards, Grade, MOST_CARDS, Shape};
+pub use shape::{Cards, Fabric, Grade, MOST_CARDS, Shape};
 pub use source::{LinkSource, Links, links};
 pub use worth::Worth;

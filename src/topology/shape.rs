@@ -16,10 +16,24 @@ pub type Cards = u16;
 /// How good a choice is among the cards of one wattage class; lower is better, key by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Grade {
-    pub near: Nearness,
+    /// Sum over pairs.
+    pub cost: u32,
     /// Groups of four and more that others can no longer have, by the cards in them.
     pub big: u32,
+    /// Decides by the worst pair, the sums being equal.
+    pub near: Nearness,
     pub pairs: u32,
+}
+
+/// Whether cards of a node are joined by NVLink, XGMI or their kin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fabric {
+    /// Two of them are.
+    Some,
+    /// No two are.
+    None,
+    /// Nobody said.
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -31,6 +45,7 @@ pub struct Shape {
     worth: Box<[Worth]>,
     /// Every pair is joined alike: cards are interchangeable.
     uniform: bool,
+    fabric: Fabric,
     /// By number of cards and set of free ones: the best choice. Built by `warm`, or with the shape where it is small.
     best: OnceLock<Box<[Box<[Cards]>]>>,
 }
@@ -39,8 +54,9 @@ impl Shape {
     /// Largest number of cards for which all tables are made at once: 3 to its power is what that costs.
     const SMALL: usize = 8;
 
-    /// `links` is a square, row by row. None: not a square of 1 to `MOST_CARDS` cards.
-    pub fn new(links: &[Link]) -> Option<Self> {
+    /// `links` is a square, row by row. None: not a square of 1 to `MOST_CARDS` cards. `bare`: it is known that no two
+    /// cards are joined by a fabric; that no such link was read does not say so.
+    pub fn new(links: &[Link], bare: bool) -> Option<Self> {
         let cards = (1..=MOST_CARDS).find(|n| n * n == links.len())?;
         let link = |a: usize, b: usize| match a == b {
             true => Link::Unknown,
@@ -56,10 +72,16 @@ impl Shape {
             .flat_map(|a| (0..a).map(move |b| (a, b)))
             .map(|(a, b)| symmetric[a * cards + b]);
         let uniform = pairs.next().is_none_or(|first| pairs.all(|l| l == first));
+        let fabric = match symmetric.iter().any(|l| l.is_fabric()) {
+            true => Fabric::Some,
+            false if bare => Fabric::None,
+            false => Fabric::Unknown,
+        };
         let shape = Self {
             cards,
             uniform,
-            worth: worth::table(cards, &symmetric),
+            worth: worth::table(cards, &symmetric, fabric),
+            fabric,
             links: symmetric,
             near: near.into(),
             best: OnceLock::new(),
@@ -121,20 +143,21 @@ impl Shape {
     }
 
     pub fn grade(&self, free: Cards, set: Cards) -> Grade {
-        let lost = self.lost(free, set);
+        let (lost, near) = (self.lost(free, set), self.near(set));
         Grade {
-            near: self.near(set),
+            cost: near.sum(),
+            near,
             big: lost.big,
             pairs: lost.pairs,
         }
     }
 
     /// Whether every two cards of the set are joined as `topology: required` asks: by a fabric where the node has any,
-    /// else below one PCIe root. A single card always is.
+    /// below one PCIe root where it is known to have none. A single card always is.
     pub fn is_clique(&self, set: Cards) -> bool {
-        let joined = worth::joined(&self.links);
         let set = self.known(set);
-        bits(set).all(|a| bits(set).all(|b| a == b || joined(self.links[a * self.cards + b])))
+        let joined = |a, b| worth::joined(self.fabric, self.links[a * self.cards + b]);
+        bits(set).all(|a| bits(set).all(|b| a == b || joined(a, b)))
     }
 
     pub fn is_uniform(&self) -> bool {
@@ -152,7 +175,7 @@ impl Shape {
     /// The nearest `k` of the usable cards that are all joined, as `is_clique` has it. None: there are none.
     pub fn nearest_clique(&self, free: Cards, usable: Cards, k: u32) -> Option<(Cards, Grade)> {
         let apart = |set| !self.is_clique(set);
-        let (set, grade, apart) = match self.has_fabric() {
+        let (set, grade, apart) = match self.fabric == Fabric::Some {
             // All fabric links cost the same, and less than any other: if there is a clique, it is the nearest set.
             true => self
                 .nearest(free, usable, k)
@@ -162,13 +185,12 @@ impl Shape {
         (!apart).then_some((set, grade))
     }
 
-    /// Whether any two cards are joined by a fabric.
-    pub fn has_fabric(&self) -> bool {
-        self.links.iter().any(|l| l.is_fabric())
+    pub fn fabric(&self) -> Fabric {
+        self.fabric
     }
 
-    /// The best `k` of the usable cards: nearest, then the least loss to others of what is `free` (the usable ones and
-    /// those this pod cannot have), then the lowest positions. None: fewer than `k`.
+    /// The best `k` of the usable cards: by the sum over pairs, then the least loss to others of what is `free` (the
+    /// usable ones and those this pod cannot have), the worst pair, the lowest positions. None: fewer than `k`.
     pub fn nearest(&self, free: Cards, usable: Cards, k: u32) -> Option<(Cards, Grade)> {
         let (free, usable) = (self.known(free | usable) as Cards, self.known(usable) as Cards);
         if usable.count_ones() < k {
@@ -254,6 +276,3 @@ fn spread(dense: u32, over: Cards) -> Cards {
     }
     out
 }
-
-#[cfg(test)]
-mod tests;

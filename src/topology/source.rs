@@ -35,6 +35,8 @@ impl LinkSource {
 pub struct Links {
     pub links: Vec<Link>,
     pub source: LinkSource,
+    /// No two cards are joined by a fabric: a probe read every pair, or products that cannot be.
+    pub bare: bool,
 }
 
 const STANDARD: &str = "resource.kubernetes.io";
@@ -87,12 +89,39 @@ pub fn links(cards: &[(&Name, &Device)], labels: &Labels, report: Option<&Report
     ];
     sources.into_iter().find_map(|(source, links)| {
         let links = links();
-        let says = links.iter().any(|l| *l != Link::Unknown);
-        says.then_some(Links { links, source })
+        let pairs = || {
+            (0..links.len())
+                .filter(|i| i / cards.len() != i % cards.len())
+                .map(|i| links[i])
+        };
+        let bare = match source {
+            LinkSource::Probe => !pairs().any(|l| l == Link::Unknown || l.is_fabric()),
+            _ => cards.iter().all(|c| never_linked(*c, labels)),
+        };
+        let says = pairs().any(|l| l != Link::Unknown);
+        says.then_some(Links { links, source, bare })
     })
 }
 
 type Card<'a> = (&'a Name, &'a Device);
+
+/// Words in the names of products that are joined by NVLink or XGMI, or that a bridge may join.
+const LINKABLE: [&str; 26] = [
+    "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "hbm3", "hbm3e", "gb200", "gb300", "gh200", "oam", "h20", "h100", "h200",
+    "h800", "b200", "b300", "a100", "a800", "a30", "a40", "a6000", "v100", "p100", "nvl", "3090",
+];
+
+/// A product whose cards no fabric joins. Of one that is not known by name nothing else is assumed: nearly all that are
+/// joined are in the list, and a probe would say so.
+fn never_linked((driver, device): Card<'_>, labels: &Labels) -> bool {
+    let labelled = || labels.get(GFD_PRODUCT).filter(|_| **driver == *NVIDIA);
+    let product = device
+        .string(driver, "productName")
+        .or_else(labelled)
+        .map(|p| normalised(p));
+    let linkable = |word: &str| LINKABLE.contains(&word) || word.starts_with("mi2") || word.starts_with("mi3");
+    !product.is_some_and(|p| p.split(' ').any(linkable)) && !labels.contains_key(GFD_CLIQUE)
+}
 
 /// Row by row; nothing is said of a card and itself.
 fn pairs(cards: &[Card<'_>], link: &dyn Fn(Card<'_>, Card<'_>) -> Link) -> Vec<Link> {
@@ -125,17 +154,21 @@ fn reported(cards: &[Card<'_>], report: &Report) -> Vec<Link> {
     (0..n * n).map(|i| link(i / n, i % n)).collect()
 }
 
+/// Cards of another product beside them change nothing between those of one.
 fn of_product(cards: &[Card<'_>], product: &dyn Fn(Card<'_>) -> Option<Name>) -> Vec<Link> {
-    let mut products: Vec<_> = cards.iter().map(|c| product(*c).map(|p| normalised(&p))).collect();
-    products.dedup();
-    let [Some(only)] = products.as_slice() else {
-        return vec![];
+    let products: Vec<Option<String>> = cards.iter().map(|c| product(*c).map(|p| normalised(&p))).collect();
+    let link = |a: usize, b: usize| {
+        let of_it = |p: &&Option<String>| **p == products[a];
+        let known = ALL_TO_ALL
+            .iter()
+            .find(|(name, ..)| products[a].as_deref() == Some(*name));
+        match known.filter(|_| a != b && products[a] == products[b]) {
+            Some((_, link, most)) if products.iter().filter(of_it).count() <= *most => *link,
+            _ => Link::Unknown,
+        }
     };
-    let link = ALL_TO_ALL
-        .iter()
-        .find(|(name, _, most)| name == only && cards.len() <= *most)
-        .map(|(_, link, _)| *link);
-    link.map_or_else(Vec::new, |link| pairs(cards, &|_, _| link))
+    let n = cards.len();
+    (0..n * n).map(|i| link(i / n, i % n)).collect()
 }
 
 /// An equal root says no more than "below one host bridge"; else the NUMA nodes say how far they are.

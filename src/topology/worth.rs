@@ -2,7 +2,7 @@
 //! given out side by side. Whoever chooses cards compares this before and after.
 
 use super::Link;
-use super::shape::bits;
+use super::shape::{Fabric, bits};
 
 /// Cards in groups that others could have. Whole groups of four and more weigh apart from pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -32,21 +32,21 @@ const SIZES: [usize; 4] = [2, 4, 8, 16];
 /// Groups of one size that are packed exactly where they overlap; with more, the first that fit are counted.
 const EXACT: usize = 256;
 
-/// When two cards belong together: by a fabric where there is any, else below one PCIe root.
-pub(super) fn joined(links: &[Link]) -> fn(Link) -> bool {
-    match links.iter().any(|l| l.is_fabric()) {
-        true => Link::is_fabric,
-        false => Link::shares_root,
+/// When two cards belong together: by a fabric where there is any, below one PCIe root where there is known to be none.
+pub(super) fn joined(fabric: Fabric, link: Link) -> bool {
+    match fabric {
+        Fabric::Some => link.is_fabric(),
+        Fabric::None => link.shares_root(),
+        Fabric::Unknown => false,
     }
 }
 
 /// By set of cards.
-pub(super) fn table(cards: usize, links: &[Link]) -> Box<[Worth]> {
-    let joined = joined(links);
+pub(super) fn table(cards: usize, links: &[Link], fabric: Fabric) -> Box<[Worth]> {
     let neighbours: Vec<usize> = (0..cards)
         .map(|a| {
             (0..cards)
-                .filter(|b| a != *b && joined(links[a * cards + b]))
+                .filter(|b| a != *b && joined(fabric, links[a * cards + b]))
                 .fold(0, |set, b| set | 1 << b)
         })
         .collect();

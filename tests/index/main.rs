@@ -246,6 +246,17 @@ fn counters_are_drawn_once_a_device_and_shares_add_up() {
         "8 - 4 - 3, the share counted once"
     );
     assert_eq!(state.shared[&1][0].1.to_string(), "9");
+    // Held under the other spelling of the name: the same memory.
+    let (mut short, mut one) = (share("5", "2"), share("6", "1"));
+    for other in [&mut short, &mut one] {
+        other.consumed_capacity[0].0.domain = "".into();
+    }
+    let over = reserve(&mut index, "d", vec![short]);
+    assert_eq!(over, Err("device gpu.test/n1/shared has too little mem left".into()));
+    assert_eq!(reserve(&mut index, "d", vec![one]), Ok(ReservationId(2)));
+    let s = publish(&mut index);
+    let sums = &pool(&s, "n1").expect("the pool").shared[&1];
+    assert_eq!((sums.len(), sums[0].1.to_string()), (1, "10".to_owned()));
     let full = reserve(&mut index, "c", vec![share("3", "2")]);
     assert_eq!(full, Err("device gpu.test/n1/shared has too little mem left".into()));
     let counters = reserve(&mut index, "c", vec![result("n1", "rest")]);

@@ -169,8 +169,13 @@ fn ask(rng: &mut Rng, features: &Features) -> Value {
     if features.has(Feature::Capacity) && rng.chance(70) {
         let mut wants = serde_json::Map::new();
         if rng.chance(80) {
+            let name = if rng.chance(5) {
+                "gpu.example.com/memory"
+            } else {
+                "memory"
+            };
             wants.insert(
-                "memory".into(),
+                name.into(),
                 json!(*rng.pick(&["1Gi", "2Gi", "3Gi", "5Gi", "8Gi", "9Gi", "100Gi"])),
             );
         }
@@ -269,18 +274,22 @@ fn in_use(rng: &mut Rng, features: &Features, slices: &[Value]) -> Vec<Value> {
             let mut result = json!({"request": "r", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": device["name"]});
             if features.has(Feature::AdminAccess) && rng.chance(30) {
                 result["adminAccess"] = json!(true);
-            } else if device["allowMultipleAllocations"] == true {
+            } else if device["allowMultipleAllocations"] == true || rng.chance(3) {
                 for share in 0..rng.range(1, 2) {
                     let mut part = result.clone();
                     part["shareID"] = json!(format!("{:08}-0000-4000-8000-{share:012}", results.len()));
                     let mut consumed = serde_json::Map::new();
                     for (name, _) in device["capacity"].as_object().into_iter().flatten() {
-                        let amount = if name == "memory" {
+                        let amount = if name.ends_with("memory") {
                             *rng.pick(&["2Gi", "4Gi"])
                         } else {
                             "1"
                         };
-                        consumed.insert(name.clone(), json!(amount));
+                        let other = name
+                            .strip_prefix("gpu.example.com/")
+                            .unwrap_or("gpu.example.com/memory");
+                        let name = if rng.chance(4) { other } else { name };
+                        consumed.insert(name.into(), json!(amount));
                     }
                     part["consumedCapacity"] = json!(consumed);
                     results.push(part);

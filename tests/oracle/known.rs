@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::case::{Case, items, requests, text};
 use super::check::Violation;
 use super::upstream::Answer;
-use super::world::{World, reaches};
+use super::world::{World, counted_as, id, reaches};
 
 /// Upstream's answer breaks a rule of the API.
 pub(crate) fn invalid(case: &Case, violations: &[Violation]) -> Option<&'static str> {
@@ -25,7 +25,36 @@ pub(crate) fn invalid(case: &Case, violations: &[Violation]) -> Option<&'static 
     if only("counters:") && one_pool_name_twice(case) {
         return Some("counters-by-pool-name");
     }
+    if only("capacity:")
+        && held(case, |result, device| {
+            let consumed = result["consumedCapacity"].as_object();
+            consumed.is_some_and(|c| c.keys().any(|name| counted_as(name, result, Some(device)) != *name))
+        })
+    {
+        // Held under `memory`, published as `gpu.example.com/memory`, or the reverse: names are compared as text, and
+        // what is held is given again. A request must name the capacity as the slice does, to both; what is held counts.
+        return Some("held-under-another-spelling");
+    }
+    if violations
+        .iter()
+        .all(|v| v.starts_with("double:") || v.starts_with("count:"))
+        && held(case, |result, device| {
+            !result["shareID"].is_null() && device["allowMultipleAllocations"] != true
+        })
+    {
+        // A share of a device that is not shared any more keeps others off by its capacity alone: without any the device
+        // is given whole, and with some it is left out of All.
+        return Some("share-of-a-whole-device");
+    }
     None
+}
+
+/// A device is held in a certain way: (result of another claim, device).
+fn held(case: &Case, way: impl Fn(&Value, &Value) -> bool) -> bool {
+    let world = World::of(case);
+    let results = case.list("allocated").iter();
+    let mut results = results.flat_map(|claim| items(&claim["status"]["allocation"]["devices"]["results"]));
+    results.any(|r| r["adminAccess"] != true && world.devices.get(&id(r)).is_some_and(|f| way(r, f.device)))
 }
 
 /// Upstream says no, wattlane has a valid answer.

@@ -30,12 +30,18 @@ fn by_rules(world: &World<'_>) -> Seen {
         .filter(|f| f.visible)
         .map(|f| f.pool.clone())
         .collect();
+    let short = |sum: &BTreeMap<String, i128>| {
+        let names = sum
+            .iter()
+            .map(|(name, v)| (name.rsplit('/').next().unwrap_or(name), *v));
+        names.map(|(name, v)| (name.to_owned(), v)).collect()
+    };
     // A sum of nothing is no sum.
     let shared = world
         .shared
         .iter()
         .filter(|(id, _)| visible(id))
-        .map(|(id, sum)| (id.clone(), sum.clone()));
+        .map(|(id, sum)| (id.clone(), short(sum)));
     let counters = world.counters.iter().filter(|((pool, ..), _)| pools.contains(pool));
     Seen {
         devices: world

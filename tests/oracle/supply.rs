@@ -210,7 +210,12 @@ fn capacity(rng: &mut Rng, shared: bool) -> Value {
             memory["requestPolicy"]["validRange"]["max"] = json!("8Gi");
         }
     }
-    let mut all = json!({"memory": memory});
+    let name = if rng.chance(10) {
+        "gpu.example.com/memory"
+    } else {
+        "memory"
+    };
+    let mut all = json!({name: memory});
     if shared && rng.chance(40) {
         all["slots"] = if rng.chance(70) {
             json!({"value": "4", "requestPolicy": {"default": "1"}})

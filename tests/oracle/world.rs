@@ -45,12 +45,14 @@ impl<'a> World<'a> {
                 if result["adminAccess"] == true {
                     continue;
                 }
-                if result["shareID"].is_null() {
+                let device = world.devices.get(&id(result)).map(|f| f.device);
+                // A share of what is not shared any more: nobody can be given the whole of it.
+                if result["shareID"].is_null() || device.is_some_and(|d| d["allowMultipleAllocations"] != true) {
                     world.exclusive.insert(id(result));
                 } else {
                     let sum = world.shared.entry(id(result)).or_default();
                     for (name, value) in result["consumedCapacity"].as_object().into_iter().flatten() {
-                        *sum.entry(name.clone()).or_default() += amount(value);
+                        *sum.entry(counted_as(name, result, device)).or_default() += amount(value);
                     }
                 }
             }
@@ -156,6 +158,20 @@ impl<'a> World<'a> {
         }
         self.counters.extend(counters);
         true
+    }
+}
+
+/// The capacity that a share takes from: the other spelling of a name counts where the device has only that one.
+pub(crate) fn counted_as(name: &str, result: &Value, device: Option<&Value>) -> String {
+    let domain = format!("{}/", text(&result["driver"]));
+    let other = name
+        .strip_prefix(&domain)
+        .map_or(format!("{domain}{name}"), str::to_owned);
+    let has = |name: &str| device.is_some_and(|d| !d["capacity"][name].is_null());
+    if !has(name) && has(&other) {
+        other
+    } else {
+        name.to_owned()
     }
 }
 

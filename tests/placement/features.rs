@@ -257,6 +257,39 @@ fn share_ids_are_uuids_and_no_two_are_equal() {
 }
 
 #[test]
+fn a_device_of_which_a_share_is_held_is_not_given_whole_once_it_is_not_shared_any_more() {
+    let card = |shared: bool| {
+        with(
+            gpu("d0", "x", 1),
+            json!({"allowMultipleAllocations": shared, "capacity": {"memory": {"value": "80Gi"}}}),
+        )
+    };
+    let quick = ask(1);
+    let searched = json!({"requests": [request("r", json!({"capacity": {"requests": {"memory": "1Gi"}}}))]});
+    for consumed in [json!({"memory": "1Gi"}), json!({})] {
+        let mut world = World::new();
+        world.node("n", &[card(true)]);
+        let share = json!({"request": "r", "driver": DRIVER, "pool": "n", "device": "d0", "consumedCapacity": consumed,
+            "shareID": "a671734a-e8e5-41e4-8fde-42010af09327"});
+        let held = json!({"allocation": {"devices": {"results": [share]}}});
+        world.claim_with("held", ask(1), json!({}), held);
+        world.claim("c", searched.clone());
+        assert_eq!(world.devices(&pod("p", &["c"]), "n"), ["d0"], "another share");
+        world.node("n", &[card(false)]);
+        for spec in [&quick, &searched] {
+            world.claim("c", spec.clone());
+            let words = world.refused(&pod("p", &["c"]), "n");
+            assert_eq!(words, "not_enough_free: 0 of 1 gpu device that match are free, 1 asked");
+        }
+        world.claim("held", ask(1));
+        for spec in [&quick, &searched] {
+            world.claim("c", spec.clone());
+            assert_eq!(world.devices(&pod("p", &["c"]), "n"), ["d0"], "the last share is gone");
+        }
+    }
+}
+
+#[test]
 fn a_claim_named_twice_is_placed_once_and_an_allocated_one_is_kept() {
     let mut world = World::new();
     world.node("n", &mixed());

@@ -199,7 +199,7 @@ fn the_pod_not_the_claim_is_of_one_class() {
     world.take("mixed", &["gpu-0"]);
     assert_eq!(
         world.refused(&pod("p", &["a", "b"]), "mixed"),
-        "mixed_classes: all devices of the pod must be of one class; free: 1 x big and 1 x small"
+        "mixed_classes: all devices of the pod must be of one class, unless it says wattlane.dev/mix-classes: \"true\"; free: 1 x big and 1 x small"
     );
 }
 

@@ -144,7 +144,10 @@ fn what_is_wrong_is_said_with_its_place() {
             "placement: {nearness: [rack one]}",
             "placement.nearness[0]: \"rack one\" is not valid",
         ),
-        ("power: [{label: rack, budget: 0}]", "power[0].budget: must be between"),
+        (
+            "power: [{label: rack, budget: 2000000000}]",
+            "power[0].budget: must be between",
+        ),
         (
             "power: [{label: rack, budget: 1kW}, {label: rack, budget: 2kW}]",
             "power[1].label: has budgets in an earlier entry already",

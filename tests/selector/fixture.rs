@@ -61,7 +61,12 @@ pub(crate) fn gpu() -> Device {
     ]
     .map(|(n, q)| {
         let value = q.parse().expect("a quantity");
-        (qualified(n), Capacity { value, policy: None })
+        let capacity = Capacity {
+            value,
+            domain_written: n.contains('/'),
+            policy: None,
+        };
+        (qualified(n), capacity)
     });
     attributes.sort_by(|a, b| a.0.cmp(&b.0));
     capacity.sort_by(|a, b| a.0.cmp(&b.0));

@@ -165,3 +165,55 @@ fn labels_come_last_and_speak_of_nvidia_only() {
         "the device knows better"
     );
 }
+
+/// Whether it is known that no fabric joins the cards.
+fn bare(cards: &[(Name, Device)], report: Option<&Report>) -> bool {
+    let cards: Vec<_> = cards.iter().map(|(driver, device)| (driver, device)).collect();
+    links(&cards, &Labels::default(), report)
+        .expect("something is known")
+        .bare
+}
+
+#[test]
+fn only_who_read_every_pair_or_knows_the_product_says_that_there_is_no_fabric() {
+    let of = |product: &str, uuid: &str| {
+        nvidia(&[
+            ("productName", text(product)),
+            ("uuid", text(uuid)),
+            ("resource.kubernetes.io/pcieRoot", text("pci0000:01")),
+        ])
+    };
+    for (product, want) in [
+        ("NVIDIA L40S", true),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", true),
+        ("Somebody's Card", true),
+        ("Tesla V100-SXM2-32GB", false),
+        ("NVIDIA A100 80GB PCIe", false),
+        ("NVIDIA GeForce RTX 3090", false),
+    ] {
+        assert_eq!(bare(&[of(product, "a"), of(product, "b")], None), want, "{product}");
+    }
+    let cards = [
+        of("NVIDIA A100 80GB PCIe", "a"),
+        of("NVIDIA A100 80GB PCIe", "b"),
+        of("NVIDIA A100 80GB PCIe", "c"),
+    ];
+    let report = |bc| {
+        let card = |uuid: &str| ReportedCard {
+            uuid: Some(uuid.into()),
+            ..ReportedCard::default()
+        };
+        let x = Link::Unknown;
+        let links = vec![x, Link::Pix, Link::Sys, Link::Pix, x, bc, Link::Sys, bc, x];
+        Report {
+            cards: ["a", "b", "c"].map(card).into(),
+            links,
+        }
+    };
+    assert!(bare(&cards, Some(&report(Link::Sys))));
+    assert!(
+        !bare(&cards, Some(&report(Link::Unknown))),
+        "what was not read may be NVLink"
+    );
+    assert!(!bare(&cards, Some(&report(Link::NvLink(4)))));
+}

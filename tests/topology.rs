@@ -2,7 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::{Cards, Link, Nearness, Shape, bits};
+use wattlane::topology::{Cards, Link, Nearness, Shape, text};
+
+fn bits(set: usize) -> impl Iterator<Item = usize> {
+    (0..16).filter(move |i| set >> i & 1 == 1)
+}
 
 fn link(text: &str) -> Link {
     match text {
@@ -21,7 +25,7 @@ fn shape(rows: &[&str]) -> Shape {
         .flat_map(|r| r.split(' '))
         .map(|c| link(if c == "X" { "?" } else { c }))
         .collect();
-    Shape::new(&links).expect("a square")
+    Shape::new(&links, true).expect("a square")
 }
 
 /// A hybrid cube mesh: two quads, and one link from each card to its peer in the other quad.
@@ -88,9 +92,9 @@ fn reports_that_disagree_count_as_the_farther() {
 
 #[test]
 fn only_squares_of_up_to_sixteen() {
-    assert!(Shape::new(&[]).is_none() && Shape::new(&[Link::Pix; 3]).is_none());
-    assert!(Shape::new(&[Link::Pix; 17 * 17]).is_none());
-    assert!(Shape::new(&[Link::NvSwitch; 256]).is_some());
+    assert!(Shape::new(&[], true).is_none() && Shape::new(&[Link::Pix; 3], true).is_none());
+    assert!(Shape::new(&[Link::Pix; 17 * 17], true).is_none());
+    assert!(Shape::new(&[Link::NvSwitch; 256], true).is_some());
 }
 
 /// How many disjoint groups of `size`, by trying all.
@@ -136,7 +140,7 @@ fn brute_with(s: &Shape, worth: Worths<'_>, free: usize, usable: usize, k: u32) 
         let worst = pairs.iter().map(|l| l.rank()).max().unwrap_or(0);
         let after = worth(free & !set);
         let order: Vec<usize> = bits(*set).collect();
-        (cost, worst, before.0 - after.0, before.1 - after.1, order)
+        (cost, before.0 - after.0, worst, before.1 - after.1, order)
     };
     sets.min_by_key(rank).map(|set| set as Cards)
 }
@@ -170,10 +174,8 @@ fn every_captured_machine_of_up_to_eight_cards() {
     let mut seen = 0;
     for path in texts {
         let text = std::fs::read_to_string(&path).expect("a capture");
-        let report = crate::topology::text::read(&[&text])
-            .expect("a readable capture")
-            .report;
-        let shape = Shape::new(&report.links).expect("a square");
+        let report = text::read(&[&text]).expect("a readable capture").report;
+        let shape = Shape::new(&report.links, true).expect("a square");
         if shape.cards() <= 8 {
             holds_the_best_of_all(&shape, &path.display().to_string());
         } else {
@@ -195,8 +197,8 @@ fn sixteen_cards_answer_the_same_before_and_after_the_tables_are_made() {
         .map(|i| if i / 12 / 4 == i % 12 / 4 { Link::Pix } else { Link::Sys })
         .collect();
     let (cold, warm) = (
-        Shape::new(&links).expect("a square"),
-        Shape::new(&links).expect("a square"),
+        Shape::new(&links, true).expect("a square"),
+        Shape::new(&links, true).expect("a square"),
     );
     warm.warm();
     assert!(!cold.is_warm() && warm.is_warm());
@@ -217,7 +219,7 @@ proptest! {
         ], 36),
         (free, usable, k) in (0_u16..64, 0_u16..64, 1_u32..6),
     ) {
-        let s = Shape::new(&cells).expect("a square");
+        let s = Shape::new(&cells, true).expect("a square");
         let usable = usable & free;
         let (got, want) = (s.nearest(free, usable, k), brute(&s, usize::from(free), usize::from(usable), k));
         prop_assert_eq!(got.map(|(set, _)| set), want);
