@@ -36,7 +36,7 @@ pub(crate) const CASES: &[(&str, Expect)] = &[
     (r#"device.attributes["gpu.example.com"].index % 0 == 1"#, Fails("modulus by zero")),
     (r#"9223372036854775807 + device.attributes["gpu.example.com"].index > 0"#, Fails("integer overflow")),
     (r#"[device.attributes["gpu.example.com"].index, 2].all(x, x/0 == 1)"#, Compile("expected type 'dyn' but found 'int'")),
-    (r#""a".matches(device.driver + "(")"#, Fails("error parsing regexp: unclosed group: `gpu.example.com(`")),
+    (r#""a".matches(device.driver + "(")"#, Fails("error parsing regexp: missing closing ): `gpu.example.com(`")),
     (r#"type(device.attributes["gpu.example.com"].index) == int"#, Is(true)),
     (r#"type(device.attributes["gpu.example.com"].driverVersion) == kubernetes.Semver"#, Compile("undeclared reference to 'kubernetes' (in container '')")),
     (r#"device.attributes["gpu.example.com"].modes.includes("mig")"#, Is(true)),
