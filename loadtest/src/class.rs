@@ -51,7 +51,7 @@ impl Machine {
         Self {
             products: std::array::from_fn(|c| if is_lower(c) && !capped { MAX_Q } else { SERVER }),
             watts: std::array::from_fn(|c| if is_lower(c) { 300 } else { 600 }),
-            probed: node % 3 > 0,
+            probed: !node.is_multiple_of(3),
         }
     }
 
