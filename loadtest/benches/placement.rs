@@ -39,21 +39,21 @@ fn shape(name: &str) -> (Prepared, Demand) {
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(6_256))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(6_317))]
 #[bench::four_of_8(args = ("4 of 8, one group"), config = within(28_584))]
 #[bench::partitions(args = ("7 partitions"), config = within(66_433))]
 #[bench::all_of_16(args = ("All of 16"), config = within(71_307))]
-#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_256_263))]
+#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_272_982))]
 fn place((prepared, demand): (Prepared, Demand)) -> (Result<Placement, Refusal>, Prepared, Demand) {
     (black_box(prepared.place(&demand)), prepared, demand)
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(1_646))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(1_684))]
 #[bench::four_of_8(args = ("4 of 8, one group"), config = within(19_983))]
 #[bench::partitions(args = ("7 partitions"), config = within(31_481))]
 #[bench::all_of_16(args = ("All of 16"), config = within(56_227))]
-#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_249_088))]
+#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_265_794))]
 fn check((prepared, demand): (Prepared, Demand)) -> (Result<(), Refusal>, Prepared, Demand) {
     (black_box(prepared.check(&demand)), prepared, demand)
 }
