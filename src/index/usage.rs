@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::ledger::Use;
-use crate::model::{Bits, Name, QualifiedName, Quantity};
+use crate::model::{Bits, QualifiedName, Quantity};
 use crate::snapshot::{Pool, PoolState};
 
 /// A pool of which nothing is taken.
@@ -108,21 +108,8 @@ fn in_use(state: &PoolState, ix: u32) -> bool {
 /// What the device takes: (position of the set, position of the counter, amount). References to what
 /// is not there are left out; they make the pool invalid elsewhere.
 fn draws(pool: &Pool, ix: u32) -> impl Iterator<Item = (usize, usize, Quantity)> + '_ {
-    let at = |list: &[(Name, Quantity)], name: &Name| list.binary_search_by(|(n, _)| n.cmp(name)).ok();
-    pool.devices[ix as usize]
-        .device
-        .consumes
-        .iter()
-        .flat_map(move |consumption| {
-            let set = pool
-                .counter_sets
-                .binary_search_by(|s| s.name.cmp(&consumption.counter_set))
-                .ok();
-            consumption.counters.iter().filter_map(move |(name, amount)| {
-                let set = set?;
-                Some((set, at(&pool.counter_sets[set].counters, name)?, *amount))
-            })
-        })
+    let draws = pool.draws(&pool.devices[ix as usize].device);
+    draws.filter_map(|(at, amount)| at.map(|(set, counter)| (set, counter, amount)))
 }
 
 /// Equal in everything a reader sees.

@@ -198,6 +198,20 @@ impl Device {
         }
     }
 
+    /// A string attribute of this name in any domain: drivers move names between their own and the standard one.
+    pub fn text(&self, name: &str) -> Option<&Name> {
+        self.attributes.iter().find_map(|(q, v)| match v {
+            AttributeValue::String(text) if &*q.name == name => Some(text),
+            _ => None,
+        })
+    }
+
+    /// A part of a card, as the NVIDIA and AMD drivers say it in `type`.
+    pub fn is_partition(&self) -> bool {
+        self.text("type")
+            .is_some_and(|t| &**t == "mig" || t.ends_with("-partition"))
+    }
+
     pub fn capacity(&self, domain: &str, name: &str) -> Option<&Capacity> {
         self.capacity
             .iter()

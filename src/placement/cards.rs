@@ -2,8 +2,9 @@
 
 use super::Context;
 use super::demand::Demand;
+use super::solve::found;
 use super::view::View;
-use crate::snapshot::{NodeEntry, PoolState};
+use crate::snapshot::NodeEntry;
 use crate::topology::{Cards, Worth};
 
 impl View<'_> {
@@ -15,12 +16,12 @@ impl View<'_> {
         for (pool, (state, _)) in ctx.snapshot.pools_of(node).enumerate() {
             for (at, card) in wiring.of_pool(pool) {
                 let class = state.pool.devices.get(at).and_then(|d| d.classified.class.as_ref());
-                let class = class.map(|class| self.classes.iter().position(|c| *c == class));
+                let of = match class {
+                    None => Some(self.classes.len()),
+                    Some(class) => self.classes.iter().position(|c| *c == class),
+                };
                 // Of a class that no request can have: nothing of it can be broken.
-                let Some(free) = self
-                    .free
-                    .get_mut(class.unwrap_or(Some(self.classes.len())).unwrap_or(usize::MAX))
-                else {
+                let Some(free) = of.and_then(|of| self.free.get_mut(of)) else {
                     continue;
                 };
                 *free |= 1 << card;
@@ -32,15 +33,10 @@ impl View<'_> {
         // One name of a card is held, and so is the card.
         self.free.iter_mut().for_each(|free| *free &= !broken);
         for result in demand.existing().flat_map(|a| &a.results).filter(|r| !r.admin_access) {
-            let mut pools = ctx.snapshot.pools_of(node).enumerate();
-            let of = |s: &PoolState| s.pool.driver == result.id.driver && s.pool.name == result.id.pool;
-            let Some((pool, (state, _))) = pools.find(|(_, (s, _))| of(s)) else {
+            let Some((pool, state, at)) = found(ctx, node, &result.id) else {
                 continue;
             };
-            let Some(at) = state.pool.by_name.get(&result.id.device).map(|at| *at as usize) else {
-                continue;
-            };
-            let classed = state.pool.devices.get(at).is_some_and(|d| d.classified.class.is_some());
+            let classed = state.pool.devices[at].classified.class.is_some();
             self.held = self.held.with(wiring.card(pool, at), classed);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Context;
-use super::solve::state_of;
+use super::solve::found;
 use crate::model::{Name, NamespacedName, Node, Pod};
 
 pub(super) const GROUP: &str = "wattlane.dev/group";
@@ -52,7 +52,7 @@ impl Group {
                     .into_iter()
                     .flat_map(|a| &a.results)
                     .filter(|r| !r.admin_access);
-                for (state, at) in held.filter_map(|r| state_of(ctx, entry, &r.id)) {
+                for (_, state, at) in held.filter_map(|r| found(ctx, entry, &r.id)) {
                     let class = state.pool.devices[at].classified.class.as_ref();
                     classes.extend(class.filter(|c| !classes.contains(c)));
                 }

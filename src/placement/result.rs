@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::demand::{Alternative, ClaimDemand, Demand, NewClaim};
 use super::offer::Candidate;
 use super::search::Choice;
-use super::solve::state_of;
+use super::solve::found;
 use super::view::{Dev, View};
 use super::{ClaimPlacement, Context, Cost, Placement};
 use crate::model::{
@@ -59,7 +59,7 @@ pub(super) fn placement(
     let mut tally = Tally::default();
     for result in demand.existing().flat_map(|a| &a.results).filter(|r| !r.admin_access) {
         // A device that is not published any more has no class we could know.
-        if let Some((state, at)) = state_of(ctx, node, &result.id) {
+        if let Some((_, state, at)) = found(ctx, node, &result.id) {
             let classified = &state.pool.devices[at].classified;
             tally.add(classified.class.as_ref(), classified.watts);
         }

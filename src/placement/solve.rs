@@ -308,16 +308,16 @@ fn held_classes(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Vec<Name
     let mut held: Vec<Name> = vec![];
     for result in demand.existing().flat_map(|a| &a.results).filter(|r| !r.admin_access) {
         let class =
-            state_of(ctx, node, &result.id).and_then(|(state, at)| state.pool.devices[at].classified.class.clone());
+            found(ctx, node, &result.id).and_then(|(_, state, at)| state.pool.devices[at].classified.class.clone());
         held.extend(class.filter(|c| !held.contains(c)));
     }
     held
 }
 
-/// Where a device is found from this node.
-pub(super) fn state_of<'a>(ctx: Context<'a>, node: &'a NodeEntry, id: &DeviceId) -> Option<(&'a PoolState, usize)> {
-    let mut pools = ctx.snapshot.pools_of(node);
-    let (state, visible) = pools.find(|(s, _)| s.pool.driver == id.driver && s.pool.name == id.pool)?;
+/// Where a device is found from this node: its pool, with its position among the node's, and its position in it.
+pub(super) fn found<'a>(ctx: Context<'a>, node: &'a NodeEntry, id: &DeviceId) -> Option<(usize, &'a PoolState, usize)> {
+    let mut pools = ctx.snapshot.pools_of(node).enumerate();
+    let (pool, (state, visible)) = pools.find(|(_, (s, _))| s.pool.driver == id.driver && s.pool.name == id.pool)?;
     let at = *state.pool.by_name.get(&id.device)? as usize;
     // Of several of one name the one this node sees.
     let mut seen = state.pool.devices.iter().enumerate();
@@ -327,5 +327,5 @@ pub(super) fn state_of<'a>(ctx: Context<'a>, node: &'a NodeEntry, id: &DeviceId)
             .find(|(i, d)| d.device.name == id.device && visible.sees(*i))
             .map_or(at, |(i, _)| i),
     };
-    (at < state.pool.devices.len()).then_some((&**state, at))
+    (at < state.pool.devices.len()).then_some((pool, &**state, at))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Policy, PowerDomain, board_power, class_name};
-use crate::model::{AttributeValue, Budget, Classified, Classifier, Device, Labels, Name, WattOrigin};
+use crate::model::{Budget, Classified, Classifier, Device, Labels, Name, WattOrigin};
 use crate::topology::{Report, annotation};
 
 /// Products remembered; a driver that invents names must not grow our memory.
@@ -77,20 +77,7 @@ impl PolicyClassifier {
                 }
             }
         };
-        let string = |names: &[&str]| {
-            names.iter().find_map(|name| {
-                device.attributes.iter().find_map(|(q, v)| match v {
-                    AttributeValue::String(text) if &*q.name == *name => Some(&**text),
-                    _ => None,
-                })
-            })
-        };
-        // Of a partition the card.
-        let (uuid, bus) = (
-            string(&["parentUUID", "uuid"]),
-            string(&["parentPciAddr", "pciBusID", "pciAddr"]),
-        );
-        let card = report.card_of(uuid, bus)?;
+        let card = report.card_for(device)?;
         card.power_limit_watts.filter(|w| LIMITS.contains(w))
     }
 
@@ -134,7 +121,7 @@ impl Classifier for PolicyClassifier {
         ];
         let known = sources.into_iter().find_map(|(watts, origin)| Some((watts?, origin)));
         // What a part of a card draws is not known, whatever the card is limited to.
-        let own = known.filter(|_| !is_partition(driver, device));
+        let own = known.filter(|_| !device.is_partition());
         Classified {
             class: chosen.map(|c| c.name.clone()).or(derived),
             watts: own.map(|(watts, _)| watts),
@@ -175,10 +162,4 @@ fn product<'a>(driver: &Name, device: &'a Device) -> Option<&'a Name> {
         // AMD: a PCI device id names the model. Older releases put a number of the single card there.
         text("deviceID").filter(|id| &**driver == "gpu.amd.com" && id.starts_with("0x"))
     })
-}
-
-fn is_partition(driver: &Name, device: &Device) -> bool {
-    device
-        .string(driver, "type")
-        .is_some_and(|t| &**t == "mig" || t.ends_with("-partition"))
 }

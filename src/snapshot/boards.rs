@@ -7,8 +7,8 @@
 
 use std::collections::HashMap;
 
-use super::pool::{PoolDevice, is_partition};
-use crate::model::{AttributeValue, Bits, Device, Name};
+use super::pool::PoolDevice;
+use crate::model::{Bits, Device, Name};
 
 /// Drivers of cards are called `gpu.nvidia.com`, `gpu.amd.com` and the like; those of channels and NICs are not.
 const CARDS: &str = "gpu.";
@@ -40,7 +40,7 @@ impl Boards {
         let mut boards = 0;
         for whole in [true, false] {
             for (i, d) in devices.iter().enumerate() {
-                if is_partition(&d.device) == whole {
+                if d.device.is_partition() == whole {
                     continue;
                 }
                 let ids = ids(&d.device, whole);
@@ -133,12 +133,7 @@ fn ids(device: &Device, whole: bool) -> Vec<Id<'_>> {
     } else {
         &[("uuid", "parentUUID"), ("pci", "parentPciAddr"), ("pci", "pciBusID")]
     };
-    let text = |name: &str| {
-        device.attributes.iter().find_map(|(q, v)| match v {
-            AttributeValue::String(text) if &*q.name == name && !text.is_empty() => Some(text),
-            _ => None,
-        })
-    };
+    let text = |name: &str| device.text(name).filter(|t| !t.is_empty());
     names
         .iter()
         .filter_map(|(kind, name)| Some((*kind, text(name)?)))
@@ -150,7 +145,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::{Classified, CounterConsumption, NodeScope, QualifiedName, WattOrigin};
+    use crate::model::{AttributeValue, Classified, CounterConsumption, NodeScope, QualifiedName, WattOrigin};
 
     fn device(
         name: &str,

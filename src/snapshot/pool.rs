@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::{Boards, MaskCache};
-use crate::model::{
-    AttributeValue, Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity,
-};
+use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity};
 
 /// Position of a pool in `Snapshot::pools`. Stable while the pool exists; reused after it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +56,19 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// What a device takes of the pool's counters: position of the set and of the counter, amount. No position: it names
+    /// a counter that is not there (the pool is invalid then).
+    pub fn draws<'a>(&'a self, device: &'a Device) -> impl Iterator<Item = (Option<(usize, usize)>, Quantity)> + 'a {
+        device.consumes.iter().flat_map(move |consumption| {
+            let sets = &self.counter_sets;
+            let set = sets.binary_search_by(|s| s.name.cmp(&consumption.counter_set)).ok();
+            consumption.counters.iter().map(move |(name, amount)| {
+                let counter = |s: usize| sets[s].counters.binary_search_by(|(n, _)| n.cmp(name)).ok();
+                (set.and_then(|s| Some((s, counter(s)?))), *amount)
+            })
+        })
+    }
+
     pub fn summary(&self) -> &Summary {
         self.summary.get_or_init(|| Summary::of(&self.devices))
     }
@@ -126,7 +137,7 @@ impl Summary {
             if twin || waits || device.allow_multiple || !device.consumes.is_empty() {
                 summary.special.insert(i);
             }
-            if device.allow_multiple || is_partition(device) {
+            if device.allow_multiple || device.is_partition() {
                 summary.parts.insert(i);
             }
             let alike = |g: &&mut Group| g.class == classified.class && g.watts == classified.watts;
@@ -146,23 +157,12 @@ impl Summary {
     }
 }
 
-/// As the NVIDIA and AMD drivers name partitions in the attribute `type`.
-pub(super) fn is_partition(device: &Device) -> bool {
-    let partition =
-        |v: &AttributeValue| matches!(v, AttributeValue::String(t) if matches!(&**t, "mig" | "amdgpu-partition"));
-    device
-        .attributes
-        .iter()
-        .any(|(q, v)| &*q.name == "type" && partition(v))
-}
-
 fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
     let mut by_uuid: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
     let mut by_name: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
     for (i, d) in (0u32..).zip(devices) {
         by_name.entry(&d.device.name).or_default().push(i);
-        let mut attributes = d.device.attributes.iter();
-        if let Some((_, AttributeValue::String(uuid))) = attributes.find(|(q, _)| &*q.name == "uuid") {
+        if let Some(uuid) = d.device.text("uuid") {
             by_uuid.entry(uuid).or_default().push(i);
         }
     }

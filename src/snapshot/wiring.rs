@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::PoolState;
-use crate::model::Name;
 use crate::topology::{Cards, LinkSource, Shape};
 
 /// How the whole cards of one node are connected. A node without one: nothing is known, or it has more cards than
@@ -76,22 +75,9 @@ impl PoolState {
         !self.taken.contains(device)
             && !self.shared.contains_key(&position)
             && self.pool.devices.get(device).is_some_and(|d| {
-                let mut drawn = d.device.consumes.iter();
-                drawn.all(|c| {
-                    c.counters
-                        .iter()
-                        .all(|(counter, n)| self.counter_left(&c.counter_set, counter) >= n.nanos())
-                })
+                let left = |(set, counter): (usize, usize)| self.counters_left.get(set)?.get(counter);
+                let mut draws = self.pool.draws(&d.device);
+                draws.all(|(at, amount)| at.and_then(left).is_some_and(|left| *left >= amount))
             })
-    }
-
-    /// In nanos; nothing of a counter the pool does not have.
-    fn counter_left(&self, set: &Name, counter: &Name) -> i128 {
-        let sets = &self.pool.counter_sets;
-        let left = sets.binary_search_by(|s| s.name.cmp(set)).ok().and_then(|s| {
-            let c = sets[s].counters.binary_search_by(|(n, _)| n.cmp(counter)).ok()?;
-            self.counters_left.get(s)?.get(c)
-        });
-        left.map_or(i128::MIN, |q| q.nanos())
     }
 }

@@ -1,7 +1,7 @@
 //! What a probe found on a node.
 
 use super::Link;
-use crate::model::Name;
+use crate::model::{Device, Name};
 
 /// One card, in the order of the tool that listed it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -40,6 +40,18 @@ impl Report {
     /// be it.
     pub fn card_of(&self, uuid: Option<&str>, pci_bus_id: Option<&str>) -> Option<&ReportedCard> {
         self.position_of(uuid, pci_bus_id).and_then(|at| self.cards.get(at))
+    }
+
+    /// The card of a device as drivers publish it; of a partition its parent.
+    pub fn card_for(&self, device: &Device) -> Option<&ReportedCard> {
+        self.position_for(device).and_then(|at| self.cards.get(at))
+    }
+
+    /// Where `card_for` found it.
+    pub fn position_for(&self, device: &Device) -> Option<usize> {
+        let first = |names: &[&str]| names.iter().find_map(|name| device.text(name)).map(|t| &**t);
+        let uuid = first(&["parentUUID", "uuid"]);
+        self.position_of(uuid, first(&["parentPciAddr", "pciBusID", "pciAddr"]))
     }
 
     /// Where `card_of` found it.

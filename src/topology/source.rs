@@ -123,52 +123,42 @@ fn never_linked((driver, device): Card<'_>, labels: &Labels) -> bool {
     !product.is_some_and(|p| p.split(' ').any(linkable)) && !labels.contains_key(GFD_CLIQUE)
 }
 
-/// Row by row; nothing is said of a card and itself.
+/// Row by row, by position; nothing is said of a card and itself.
+fn square(n: usize, link: impl Fn(usize, usize) -> Link) -> Vec<Link> {
+    let cell = |i: usize| (i / n, i % n);
+    let cells = (0..n * n).map(cell);
+    cells
+        .map(|(a, b)| if a == b { Link::Unknown } else { link(a, b) })
+        .collect()
+}
+
 fn pairs(cards: &[Card<'_>], link: &dyn Fn(Card<'_>, Card<'_>) -> Link) -> Vec<Link> {
-    let row = |a: usize| {
-        (0..cards.len()).map(move |b| {
-            if a == b {
-                Link::Unknown
-            } else {
-                link(cards[a], cards[b])
-            }
-        })
-    };
-    (0..cards.len()).flat_map(row).collect()
+    square(cards.len(), |a, b| link(cards[a], cards[b]))
 }
 
 /// A card the probe does not know is far from all others.
 fn reported(cards: &[Card<'_>], report: &Report) -> Vec<Link> {
-    let at = |(driver, device): Card<'_>| {
-        let text = |domain: &str, name: &str| device.string(domain, name).map(|t| &**t);
-        let bus = text(STANDARD, "pciBusID").or_else(|| text(driver, "pciAddr"));
-        report.position_of(text(driver, "uuid"), bus)
-    };
-    let positions: Vec<Option<usize>> = cards.iter().map(|c| at(*c)).collect();
-    let link = |a: usize, b: usize| match (positions[a], positions[b]) {
+    let positions: Vec<Option<usize>> = cards.iter().map(|(_, device)| report.position_for(device)).collect();
+    square(cards.len(), |a, b| match (positions[a], positions[b]) {
         // Two devices of one card are not joined by a link.
         (Some(a), Some(b)) if a != b => report.link(a, b).agreed(report.link(b, a)),
         _ => Link::Unknown,
-    };
-    let n = cards.len();
-    (0..n * n).map(|i| link(i / n, i % n)).collect()
+    })
 }
 
 /// Cards of another product beside them change nothing between those of one.
 fn of_product(cards: &[Card<'_>], product: &dyn Fn(Card<'_>) -> Option<Name>) -> Vec<Link> {
     let products: Vec<Option<String>> = cards.iter().map(|c| product(*c).map(|p| normalised(&p))).collect();
-    let link = |a: usize, b: usize| {
+    square(cards.len(), |a, b| {
         let of_it = |p: &&Option<String>| **p == products[a];
         let known = ALL_TO_ALL
             .iter()
             .find(|(name, ..)| products[a].as_deref() == Some(*name));
-        match known.filter(|_| a != b && products[a] == products[b]) {
+        match known.filter(|_| products[a] == products[b]) {
             Some((_, link, most)) if products.iter().filter(of_it).count() <= *most => *link,
             _ => Link::Unknown,
         }
-    };
-    let n = cards.len();
-    (0..n * n).map(|i| link(i / n, i % n)).collect()
+    })
 }
 
 /// An equal root says no more than "below one host bridge"; else the NUMA nodes say how far they are.

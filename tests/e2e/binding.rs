@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::audit::{Audit, Given};
 use crate::cluster::{Cluster, NAMESPACE, run};
-use crate::objects::{self, MAXQ, SERVER};
+use crate::objects::{self, SERVER};
 use crate::wait::{SOON, until};
 
 /// Waits until the named pod is bound, and tells what it holds.
@@ -32,10 +32,7 @@ pub(crate) async fn bound(cluster: &Cluster, name: &str) -> Result<Given> {
 async fn a_deployment_gets_two_cards_of_one_class() {
     run(async |cluster: &mut Cluster| {
         let client = cluster.client();
-        objects::node(client.clone(), "mixed-1", json!({})).await?;
-        cluster
-            .apply(&objects::slice("mixed-1", &[SERVER, MAXQ, SERVER, MAXQ]), "")
-            .await?;
+        objects::mixed_node(cluster).await?;
         let deployment: Deployment = serde_json::from_value(json!({
             "metadata": {"name": "llm"},
             "spec": {

@@ -5,6 +5,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::cluster::Cluster;
+
 pub(crate) const DRIVER: &str = "gpu.nvidia.com";
 /// Two products of one family, 600 W and 300 W: what wattlane must not mix.
 pub(crate) const SERVER: &str = "NVIDIA RTX PRO 6000 Blackwell Server Edition";
@@ -46,6 +48,15 @@ pub(crate) async fn node(client: kube::Client, name: &str, extended: Value) -> R
     nodes.patch_status(name, &params, &Patch::Merge(status)).await?;
     nodes
         .patch(name, &params, &Patch::Merge(json!({"spec": {"taints": null}})))
+        .await?;
+    Ok(())
+}
+
+/// The mixed node of the story, `mixed-1`: two cards of 600 W and two of 300 W, in turns.
+pub(crate) async fn mixed_node(cluster: &Cluster) -> Result<()> {
+    node(cluster.client(), "mixed-1", json!({})).await?;
+    cluster
+        .apply(&slice("mixed-1", &[SERVER, MAXQ, SERVER, MAXQ]), "")
         .await?;
     Ok(())
 }

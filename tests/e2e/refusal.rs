@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::binding::bound;
 use crate::cluster::{Cluster, NAMESPACE, run};
-use crate::objects::{self, MAXQ, SERVER};
+use crate::objects::{self, MAXQ};
 use crate::wait::{SOON, until};
 
 /// Waits for a FailedScheduling event of the pod, and returns its text.
@@ -31,10 +31,7 @@ pub(crate) async fn refused(cluster: &Cluster, name: &str) -> Result<String> {
 async fn a_pod_that_cannot_fit_says_why_and_is_bound_when_devices_appear() {
     run(async |cluster: &mut Cluster| {
         let client = cluster.client();
-        objects::node(client.clone(), "mixed-1", json!({})).await?;
-        cluster
-            .apply(&objects::slice("mixed-1", &[SERVER, MAXQ, SERVER, MAXQ]), "")
-            .await?;
+        objects::mixed_node(cluster).await?;
         // The node is there beforehand: its appearance would make kube-scheduler look again, that of a slice does not.
         objects::node(client.clone(), "late-1", json!({})).await?;
         let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);

@@ -36,10 +36,7 @@ fn pod(name: &str, claim: Value) -> Result<Pod> {
 async fn a_pod_with_claims_of_its_own_gets_what_they_say() {
     run(async |cluster: &mut Cluster| {
         let client = cluster.client();
-        objects::node(client.clone(), "mixed-1", json!({})).await?;
-        cluster
-            .apply(&objects::slice("mixed-1", &[SERVER, MAXQ, SERVER, MAXQ]), "")
-            .await?;
+        objects::mixed_node(cluster).await?;
         let of = |product: &str| format!("device.attributes['{DRIVER}'].productName == '{product}'");
         let v1 = "resource.k8s.io/v1";
         let template = json!({"apiVersion": v1, "kind": "ResourceClaimTemplate", "metadata": {"name": "two-maxq"},
