@@ -202,6 +202,15 @@ impl World {
         self.state.lock().expect("not poisoned")
     }
 
+    pub(super) fn fail(&self, trouble: Trouble) {
+        self.troubles.lock().expect("not poisoned").push(trouble);
+    }
+
+    /// Nothing fails any more.
+    pub(super) fn heal(&self) {
+        self.troubles.lock().expect("not poisoned").clear();
+    }
+
     /// Seconds since an epoch, in virtual time.
     pub(super) fn now(&self) -> i64 {
         self.state().now()
