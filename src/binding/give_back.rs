@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 
 use super::settle::Writes;
 use super::{Binder, Running, Shared};
+use crate::cluster::Cluster;
 use crate::model::{Claim, Consumer, Name, NamespacedName, Pod};
 use crate::snapshot::Snapshot;
 
@@ -63,7 +64,8 @@ impl Binder {
         let (key, uid) = (pod.key.clone(), pod.uid.clone());
         let span = tracing::info_span!("give back", pod = %key, uid = %uid);
         let work = async move {
-            let outcome = give_back(shared, &key, &uid).await;
+            let (cluster, since) = (shared.cluster.clone(), shared.started);
+            let outcome = give_back(shared, &*cluster, since, &key, &uid).await;
             drop(place);
             tracing::info!(?outcome, "devices on a node that the pod was not bound to");
             done(outcome);
@@ -72,22 +74,29 @@ impl Binder {
     }
 }
 
-async fn give_back(shared: Arc<Shared>, key: &NamespacedName, uid: &Name) -> GiveBack {
-    sleep_until(shared.started + shared.limits.in_flight).await;
+/// `since`: nobody else has sent anything from then on.
+async fn give_back(
+    shared: Arc<Shared>,
+    cluster: &dyn Cluster,
+    since: Instant,
+    key: &NamespacedName,
+    uid: &Name,
+) -> GiveBack {
+    sleep_until(since + shared.limits.in_flight).await;
     let ticket = shared.flights.enter(uid);
     let (_turn, _) = ticket.turn().await;
     let _running = Running::new(shared.clone());
     if shared.returns.may_be_bound(uid) {
         return GiveBack::Kept;
     }
-    let pod = match shared.cluster.pod(key).await {
+    let pod = match cluster.pod(key).await {
         Ok(Some(pod)) if pod.uid == *uid && pod.node_name.is_empty() && !pod.deleting && !pod.finished => pod,
         Ok(_) => return GiveBack::Kept,
         Err(_) => return GiveBack::Failed,
     };
     let mut pinning = vec![];
     for name in pod.claims.iter().filter_map(|c| c.claim_name()) {
-        match shared.cluster.claim(&self::key(&pod, name)).await {
+        match cluster.claim(&self::key(&pod, name)).await {
             Ok(found) => pinning.extend(found.filter(|claim| pins(claim, uid))),
             Err(_) => return GiveBack::Failed,
         }
