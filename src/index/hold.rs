@@ -192,6 +192,11 @@ impl Index {
         let seen = Arc::new(Hold {
             id,
             pod_uid: hold.pod_uid.clone(),
+            node: hold.node.clone(),
+            devices: results(hold)
+                .filter(|r| !r.admin_access)
+                .map(|r| r.id.clone())
+                .collect(),
             claims: hold.claims.iter().map(|c| c.claim.clone()).collect(),
             pools: pools.into(),
             watts: watts.into_iter().collect(),

@@ -1,4 +1,4 @@
-//! Pods that name one group: where its members run, what they hold, and how far a node is from them.
+//! Pods that name one group: where its members run or are sent to, what they hold, and how far a node is from them.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ const MEMBERS: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// Members that have a node.
+    /// Members that have a node, or are sent to one.
     placed: u32,
     /// How many are on each node.
     nodes: HashMap<Name, u32>,
@@ -41,10 +41,20 @@ impl Group {
             let Some(member) = ctx.snapshot.pods.get(member).filter(|m| !m.finished && !m.deleting) else {
                 continue;
             };
-            let Some(entry) = ctx.snapshot.node_named(&member.node_name) else {
+            // One that is on its way to a node is as good as there: members come one right after the other.
+            let hold = ctx.snapshot.hold_of(member).filter(|_| member.node_name.is_empty());
+            let node = hold.map_or(&member.node_name, |hold| &hold.node);
+            let Some(entry) = ctx.snapshot.node_named(node) else {
                 continue;
             };
             group.add(&entry.node);
+            let mut see = |id| {
+                if let Some((_, state, at)) = found(ctx, entry, id) {
+                    let class = state.pool.devices[at].classified.class.as_ref();
+                    classes.extend(class.filter(|c| !classes.contains(c)));
+                }
+            };
+            hold.iter().flat_map(|hold| &hold.devices).for_each(&mut see);
             for claim in member.claims.iter().filter_map(|c| c.claim_name()) {
                 let key = NamespacedName::new(member.key.namespace.clone(), claim.clone());
                 let allocation = ctx.snapshot.claim(&key).and_then(|c| c.allocation.as_ref());
@@ -52,10 +62,7 @@ impl Group {
                     .into_iter()
                     .flat_map(|a| &a.results)
                     .filter(|r| !r.admin_access);
-                for (_, state, at) in held.filter_map(|r| found(ctx, entry, &r.id)) {
-                    let class = state.pool.devices[at].classified.class.as_ref();
-                    classes.extend(class.filter(|c| !classes.contains(c)));
-                }
+                held.for_each(|r| see(&r.id));
             }
         }
         if let [one] = classes.as_slice() {

@@ -94,7 +94,8 @@ impl Handlers {
     /// to.
     pub(super) async fn unplaceable(&self, asked: &Asked, pinned: bool) {
         if let Some(id) = asked.held {
-            self.index.drop_hold(id).await;
+            // Too late, it ends by itself.
+            let _ = tokio::time::timeout(PATIENCE, self.index.drop_hold(id)).await;
         }
         if pinned && binding::is_pinned(&asked.snapshot, &asked.pod) {
             let metrics = self.metrics.clone();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{DeviceUse, DomainIx, PoolIx, PoolState, Snapshot};
-use crate::model::{Name, NamespacedName, Pod};
+use crate::model::{DeviceId, Name, NamespacedName, Pod};
 
 /// Later ones are larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,6 +20,8 @@ pub struct HoldId(pub u64);
 pub struct Hold {
     pub id: HoldId,
     pub pod_uid: Name,
+    pub node: Name,
+    pub devices: Box<[DeviceId]>,
     /// Those it is for; never empty.
     pub claims: Box<[NamespacedName]>,
     /// The published pools of its devices.
@@ -75,9 +77,8 @@ impl Snapshot {
     }
 
     /// The pod's own hold.
-    pub fn hold_of(&self, pod: &Pod) -> Option<HoldId> {
-        let own = self.on_claims_of(pod).find(|hold| hold.pod_uid == pod.uid);
-        own.map(|hold| hold.id)
+    pub fn hold_of<'a>(&'a self, pod: &'a Pod) -> Option<&'a Hold> {
+        self.on_claims_of(pod).find(|hold| hold.pod_uid == pod.uid)
     }
 
     /// As it would be if nothing were held for anybody. None: nothing is.

@@ -164,6 +164,33 @@ async fn a_burst_meets_no_conflict() {
     assert_eq!((devices.len(), world.bound("conflict")), (16, 0.0));
 }
 
+/// Pods of a group that come one right after the other: the second goes near where the first is sent to.
+#[tokio::test]
+async fn a_group_keeps_together_before_any_bind() {
+    let world = start(1).await;
+    for (name, rack) in [("n1", "r1"), ("n2", "r2"), ("n3", "r1")] {
+        let labels = json!({"topology.kubernetes.io/rack": rack});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+        world.upsert(&node).await;
+        world.upsert(&slice(name, 1)).await;
+    }
+    for name in ["a", "b"] {
+        let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "one"}]);
+        let mut pod = crate::real::pod(name, claims);
+        pod["metadata"]["annotations"] = json!({"wattlane.dev/group": "g"});
+        world.cluster.create_pod(pod).await.expect("created");
+    }
+    world.core.index.flush().await.expect("runs");
+    let pod = |name| world.cluster.pod_json("models", name).expect("there");
+    let nodes = ["n1", "n2", "n3"];
+    assert_eq!(world.place(&pod("a"), &nodes).await.as_deref(), Some("n1"));
+    assert_eq!(
+        world.place(&pod("b"), &nodes).await.as_deref(),
+        Some("n3"),
+        "by name it would be n2"
+    );
+}
+
 /// A bind that came to nothing after its claim was written, and a scheduler that cannot use that node any more.
 #[tokio::test]
 async fn what_pins_an_unbound_pod_is_given_back() {

@@ -127,7 +127,7 @@ impl World {
     }
 }
 
-fn pod(name: &str, claims: Value) -> Value {
+pub(crate) fn pod(name: &str, claims: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "models", "uid": format!("uid-{name}")},
         "spec": {"resourceClaims": claims, "containers": [{"name": "c", "image": "i",
