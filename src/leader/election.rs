@@ -67,6 +67,9 @@ pub(super) struct Election {
     next: At,
     held: Option<Held>,
     terms: u64,
+    /// After a term that ended against our will, another begins no sooner than somebody else's could: a write of ours
+    /// that was late on its way is executed by then, or never.
+    barred: At,
 }
 
 impl Election {
@@ -80,6 +83,7 @@ impl Election {
             next: At::ZERO,
             held: None,
             terms: 0,
+            barred: At::ZERO,
         }
     }
 
@@ -130,7 +134,7 @@ impl Election {
         self.unsure = false;
         if found.as_ref().is_none_or(|l| l.holder != self.identity) {
             // Not to be expected while our time runs, but whoever wrote this may bind now.
-            self.held = None;
+            self.lost(now);
         }
         self.seen = match (found, self.seen.take()) {
             (None, _) => None,
@@ -154,7 +158,7 @@ impl Election {
         self.next = begun + self.timing.retry;
         let until = begun + self.timing.renew;
         // An answer that came too late says only that others have to wait.
-        if !ours || until <= now {
+        if !ours || until <= now || (self.held.is_none() && begun < self.barred) {
             return;
         }
         let term = match self.held {
@@ -182,14 +186,16 @@ impl Election {
 
     /// Ends our time if it has run out.
     fn lapse(&mut self, now: At) {
-        if self.held.is_some_and(|h| h.until <= now) {
-            self.held = None;
+        if let Some(held) = self.held.filter(|h| h.until <= now) {
+            self.lost(held.until);
         }
     }
 
-    /// Ends our time: it is known, otherwise than by the clock, that it has run out.
-    pub(super) fn lost(&mut self) {
-        self.held = None;
+    /// Ends our time: it is known, otherwise than by the clock, that it ran out then.
+    pub(super) fn lost(&mut self, at: At) {
+        if self.held.take().is_some() {
+            self.barred = at + self.timing.lease.saturating_sub(self.timing.renew);
+        }
     }
 
     /// What gives the Lease back, for the next to take it at once; None: it is not ours, as far as we know. Nothing may

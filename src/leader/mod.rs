@@ -10,8 +10,12 @@ mod fence;
 mod label;
 mod standing;
 mod task;
+#[cfg(test)]
+mod task_tests;
 
 pub use election::Timing;
 pub use fence::Fence;
+#[cfg(test)]
+pub(crate) use standing::Lever;
 pub use standing::{Leadership, NotLeading, Stats, Term};
 pub use task::{Settings, elect};

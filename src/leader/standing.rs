@@ -200,3 +200,43 @@ async fn changed_or(standing: &mut watch::Receiver<Standing>, until: Instant) {
         () = sleep_until(until) => {}
     }
 }
+
+/// An election that a test decides.
+#[cfg(test)]
+pub(crate) struct Lever(watch::Sender<Standing>);
+
+#[cfg(test)]
+impl Lever {
+    pub(crate) fn new() -> (Self, Leadership) {
+        let (tx, standing) = watch::channel(Standing {
+            holder: "another".into(),
+            lead: None,
+            proven: 0,
+        });
+        let leadership = Leadership {
+            standing,
+            stats: Arc::default(),
+            resign: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        };
+        (Self(tx), leadership)
+    }
+
+    /// Leads from now on, for long.
+    pub(crate) fn elect(&self, term: u64) {
+        let lasts = Duration::from_secs(100_000);
+        self.0.send_modify(|standing| {
+            standing.lead = Some(Lead {
+                term,
+                until: Instant::now() + lasts,
+                renewed: SystemTime::now(),
+                lasts,
+            });
+            standing.proven = term;
+        });
+    }
+
+    pub(crate) fn depose(&self) {
+        self.0.send_modify(|standing| standing.lead = None);
+    }
+}

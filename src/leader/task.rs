@@ -181,7 +181,7 @@ impl Candidate {
         self.tx.send_if_modified(|standing| {
             // Somebody may have seen it end.
             if standing.lead.is_some_and(|l| l.over()) {
-                election.lost();
+                election.lost(start.elapsed());
             }
             result = Some(step(election, start.elapsed()));
             let held = election.held();
