@@ -13,11 +13,13 @@ mod manifests;
 mod objects;
 mod plane;
 mod process;
+mod replicas;
 mod users;
 mod wait;
 
 mod binding;
 mod fabric;
+mod leader;
 mod probe;
 mod refusal;
 mod restart;

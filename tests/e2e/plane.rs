@@ -199,6 +199,17 @@ impl Plane {
         Ok(())
     }
 
+    /// SIGTERM for one process; an error unless it ends well.
+    pub(crate) fn terminate(&mut self, name: &str) -> Result<()> {
+        let at = self.processes.iter().position(|p| p.name() == name);
+        let mut process = self
+            .processes
+            .remove(at.with_context(|| format!("{name} is not running"))?);
+        let status = process.terminate()?;
+        ensure!(status.success(), "{name} ended with {status}\n{}", process.tail());
+        Ok(())
+    }
+
     /// An error when a process has ended by itself: nothing that needs it will ever come.
     pub(crate) fn all_alive(&mut self) -> Result<()> {
         for process in &mut self.processes {

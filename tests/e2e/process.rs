@@ -69,6 +69,19 @@ impl Process {
         end(&mut self.child);
     }
 
+    /// SIGTERM, as the kubelet sends it; waits until it has ended, and tells how.
+    pub(crate) fn terminate(&mut self) -> io::Result<ExitStatus> {
+        let asked = Command::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .status()?;
+        if !asked.success() {
+            return Err(io::Error::other(format!("kill: {asked}")));
+        }
+        let status = self.child.wait()?;
+        end(&mut self.guard);
+        Ok(status)
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }

@@ -225,6 +225,11 @@ impl World {
         self.state().now()
     }
 
+    /// No more trouble.
+    pub(super) fn calm(&self) {
+        self.troubles.lock().expect("not poisoned").clear();
+    }
+
     fn fault(&self, step: Step) -> Option<Fault> {
         let mut troubles = self.troubles.lock().expect("not poisoned");
         let hit = troubles.iter_mut().find(|t| t.step == step && t.times > 0)?;
