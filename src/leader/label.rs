@@ -30,12 +30,14 @@ pub(super) async fn follow(
     let mut carries = None;
     let mut said = false;
     loop {
-        let leads = standing.borrow_and_update().leads().is_some();
-        let settled = carries == Some(leads);
+        // By term: between two of ours another may have led, and taken our label off.
+        let term = standing.borrow_and_update().leads();
+        let settled = carries == Some(term);
         if !settled {
+            let leads = term.is_some();
             match deadline::within(Instant::now() + LIMIT, cluster.label_leader(&pod, leads)).await {
                 Ok(()) => {
-                    carries = Some(leads);
+                    carries = Some(term);
                     said = false;
                     continue;
                 }
@@ -56,7 +58,7 @@ pub(super) async fn follow(
             () = sleep(retry), if !settled => {}
         }
     }
-    if carries != Some(false)
+    if carries != Some(None)
         && let Err(error) = deadline::within(Instant::now() + LAST, cluster.label_leader(&pod, false)).await
     {
         tracing::warn!(%pod, %error, "the leader's label stays on this pod: it is of no harm");

@@ -225,6 +225,7 @@ impl Candidate {
                 term,
                 self.election.timing().retry,
             );
+            while self.proofs.try_join_next().is_some() {}
             self.proofs.spawn(prove);
         }
         result.expect("send_if_modified calls its closure, once")
