@@ -21,7 +21,7 @@ use crate::wait::{SOON, until};
 /// The namespace that has opted in, in every test.
 pub(crate) const NAMESPACE: &str = "models";
 
-const WATTLANE: &str = "wattlane";
+pub(crate) const WATTLANE: &str = "wattlane";
 
 pub(crate) struct Cluster {
     plane: Plane,
@@ -131,13 +131,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts `wattlane serve` and waits until it is ready. Also after `kill_wattlane`.
-    pub(crate) async fn start_wattlane(&mut self) -> Result<()> {
+    /// Starts `wattlane serve` and waits until it is ready.
+    async fn start_wattlane(&mut self) -> Result<()> {
         self.serve(WATTLANE, self.listen, self.admin, &[]).await
     }
 
-    /// Starts a replica as its pod would; also again.
-    pub(crate) async fn start_replica(&mut self, name: &'static str) -> Result<()> {
+    /// Starts a replica as its pod would.
+    async fn start_replica(&mut self, name: &'static str) -> Result<()> {
         let replicas = self.replicas.as_ref().context("a cluster with replicas")?;
         let (listen, admin) = replicas.ports(name);
         self.serve(name, listen, admin, &[("POD_NAMESPACE", SYSTEM), ("POD_NAME", name)])
@@ -161,22 +161,48 @@ impl Cluster {
             .arg(certificates.join("ca.crt"))
             .envs(env.iter().copied())
             .env("KUBECONFIG", self.plane.kubeconfig(User::Wattlane));
-        self.plane.run(name, &mut command)?;
+        self.plane.run(name, command)?;
         self.plane.healthy(&format!("http://127.0.0.1:{admin}/readyz")).await
     }
 
+    async fn wattlane_ready(&mut self) -> Result<()> {
+        let ready = format!("http://127.0.0.1:{}/readyz", self.admin);
+        self.plane.healthy(&ready).await
+    }
+
+    /// As the kubelet ends a container; waits for its end.
+    pub(crate) async fn terminate(&mut self, name: &str) -> Result<()> {
+        self.plane.terminate(name).await
+    }
+
+    /// A replica that was killed, again; returns when it is ready.
+    pub(crate) async fn revive_replica(&mut self, name: &str) -> Result<()> {
+        self.plane.revive(name)?;
+        let replicas = self.replicas.as_ref().context("a cluster with replicas")?;
+        let (_, admin) = replicas.ports(name);
+        self.plane.healthy(&format!("http://127.0.0.1:{admin}/readyz")).await
+    }
+
+    /// SIGKILL for wattlane or a part of the control plane, in the middle of whatever it does.
     pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
         self.plane.kill(name)
     }
 
-    /// As the kubelet ends a container; waits for its end.
-    pub(crate) fn terminate(&mut self, name: &str) -> Result<()> {
-        self.plane.terminate(name)
+    /// Starts what was killed, and waits until API server and wattlane are ready again.
+    pub(crate) async fn revive(&mut self, name: &str) -> Result<()> {
+        self.plane.revive(name)?;
+        self.plane.api_ready().await?;
+        self.wattlane_ready().await
     }
 
-    /// SIGKILL, in the middle of whatever it does.
-    pub(crate) fn kill_wattlane(&mut self) -> Result<()> {
-        self.plane.kill(WATTLANE)
+    /// See `Plane::all_alive`.
+    pub(crate) fn all_alive(&mut self) -> Result<()> {
+        self.plane.all_alive()
+    }
+
+    /// Forgets the history of all objects.
+    pub(crate) async fn compact(&self) -> Result<()> {
+        self.plane.compact().await
     }
 
     /// The configuration of the manifest, at an address that exists here.

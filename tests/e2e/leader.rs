@@ -131,11 +131,11 @@ async fn a_leader_that_dies_and_one_that_ends_are_followed_by_the_other() {
         ensure!((10..=TAKEN_OVER).contains(&silent), "taken after {silent} s");
 
         // The other again, as a follower.
-        cluster.start_replica(A).await?;
+        cluster.revive_replica(A).await?;
         burst(cluster, &pods, "ended").await?;
         let end = async |c: &mut Cluster| {
             let asked = Instant::now();
-            c.terminate(B)?;
+            c.terminate(B).await?;
             let lease = lease(c).await?;
             ensure!(
                 holder(&lease).is_none_or(|h| !h.starts_with(B)),

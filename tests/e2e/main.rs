@@ -19,10 +19,10 @@ mod wait;
 
 mod binding;
 mod fabric;
+mod faults;
 mod leader;
 mod probe;
 mod refusal;
-mod restart;
 mod taint_rules;
 mod untouched;
 mod user_claims;
