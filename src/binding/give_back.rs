@@ -53,8 +53,12 @@ fn key(pod: &Pod, claim: &Name) -> NamespacedName {
 }
 
 impl Binder {
-    /// In the background; once at a time for a pod. `done` hears what came of it, but where it is under way already.
+    /// In the background; once at a time for a pod, and by the leader only. `done` hears what came of it, but where it is
+    /// under way already.
     pub fn give_back(&self, pod: &Pod, done: impl FnOnce(GiveBack) + Send + 'static) {
+        let Ok(mandate) = self.mandate() else {
+            return done(GiveBack::Kept);
+        };
         let shared = self.shared.clone();
         let place = match shared.returns.enter(&pod.uid) {
             Ok(place) => place,
@@ -64,8 +68,13 @@ impl Binder {
         let (key, uid) = (pod.key.clone(), pod.uid.clone());
         let span = tracing::info_span!("give back", pod = %key, uid = %uid);
         let work = async move {
-            let (cluster, since) = (shared.cluster.clone(), shared.started);
-            let outcome = give_back(shared, &*cluster, since, &key, &uid).await;
+            // A leader before us is fenced: nothing of it can take effect in our term.
+            let since = shared.started;
+            let outcome = tokio::select! {
+                biased;
+                () = mandate.over() => GiveBack::Failed,
+                outcome = give_back(shared, &*mandate.cluster, since, &key, &uid) => outcome,
+            };
             drop(place);
             tracing::info!(?outcome, "devices on a node that the pod was not bound to");
             done(outcome);
@@ -106,6 +115,7 @@ async fn give_back(
     }
     let writes = Writes {
         shared: &shared,
+        cluster,
         pod: key,
         consumer: Consumer {
             resource: "pods".into(),
