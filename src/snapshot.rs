@@ -5,6 +5,7 @@
 
 mod boards;
 mod mask;
+mod plugin;
 mod pool;
 mod power;
 mod shard;

@@ -4,6 +4,7 @@
 //! A change marks what it touches (a claim the pools it names, a node its local pools); `settle` looks at
 //! the marked and nothing else, once for a whole batch.
 
+mod holders;
 mod ledger;
 mod objects;
 mod pools;
@@ -62,6 +63,7 @@ pub struct Index {
     /// Pools with devices that are not a single node's.
     wide: BTreeSet<PoolKey>,
     ledger: ledger::Ledger,
+    holders: holders::Holders,
     domains: power::Domains,
     reservations: reserve::Reservations,
     shapes: wiring::Shapes,
@@ -92,6 +94,7 @@ impl Index {
             local: HashMap::new(),
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),
+            holders: holders::Holders::default(),
             domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
             shapes: wiring::Shapes::default(),
@@ -112,6 +115,7 @@ impl Index {
         self.classifier = classifier;
         self.stale_pools.extend(self.pools.keys().cloned());
         self.reset_domains();
+        self.touch_holders();
         // Even where no class changes: the rules that refused a pod may have.
         self.loosened = true;
     }
