@@ -13,6 +13,7 @@ use prometheus::{
     TextEncoder,
 };
 
+use crate::audit;
 use crate::index::Kind;
 use crate::model::Reason;
 
@@ -43,6 +44,7 @@ pub struct Metrics {
     pub reservations: IntGauge,
     pub refused_pods: IntGauge,
     pub pokes: IntCounter,
+    audit_findings: IntGaugeVec,
     tls_reloads: IntCounterVec,
     pub tls_not_after: IntGauge,
     pub handshake_failures: IntCounter,
@@ -165,6 +167,12 @@ impl Metrics {
                 "wattlane_pokes_total",
                 "Refused pods poked because they could fit now.",
             )?,
+            audit_findings: gauges(
+                r,
+                "wattlane_audit_findings",
+                "What the last look of the audit found, and not only for a moment.",
+                &["kind"],
+            )?,
             tls_reloads: counters(
                 r,
                 "wattlane_tls_reloads_total",
@@ -238,6 +246,7 @@ impl Metrics {
             self.watch_undecodable.with_label_values(&[kind.as_str()]);
             self.watch_alive.with_label_values(&[kind.as_str()]);
         }
+        self.audited(&[]);
         for outcome in ["taken", "refused"] {
             self.tls_reloads.with_label_values(&[outcome]);
         }
@@ -334,6 +343,15 @@ impl Metrics {
             ] {
                 gauges.with_label_values(&[&domain]).set(value);
             }
+        }
+    }
+
+    /// What the audit found now, counted by kind; nothing on a replica that does not look.
+    pub fn audited(&self, findings: &[audit::Finding]) {
+        for kind in audit::Kind::ALL {
+            let count = findings.iter().filter(|f| f.kind == kind).count();
+            let gauge = self.audit_findings.with_label_values(&[kind.as_str()]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! `Core` is everything but the network: what `explain` and `check` need. `net` puts the service around it.
 
+mod audit;
 mod logging;
 mod net;
 mod policy;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +38,9 @@ pub(super) struct Args {
     /// Names (common name or DNS) a client certificate may carry; none: any the CA signed.
     #[arg(long, value_delimiter = ',', requires = "client_ca")]
     client_name: Vec<String>,
+    /// Seconds between two looks of the audit, which writes metrics, and events on what it finds.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    audit_every: u64,
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -76,6 +80,8 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         client_names: args.client_name.clone(),
         limits: Limits::default(),
     };
+    // One replica, which therefore is the one that looks.
+    core.spawn_audit(Duration::from_secs(args.audit_every), || true);
     let app = app::serve(core, net).await?;
     tracing::info!(address = %app.address, admin = ?app.admin, version = env!("CARGO_PKG_VERSION"), "serving");
 

@@ -53,7 +53,7 @@ fn held(pod: Option<&Pod>) -> Option<(&Name, Given)> {
 
 impl Index {
     /// The pod was `old` and is `new`: the nodes whose pools it closes or opens see them again.
-    pub(super) fn hold(&mut self, key: &Key, old: Option<&Pod>, new: Option<&Pod>) {
+    pub(super) fn note_holder(&mut self, key: &Key, old: Option<&Pod>, new: Option<&Pod>) {
         let (was, is) = (held(old), held(new));
         if was == is {
             return;

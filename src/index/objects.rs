@@ -81,7 +81,7 @@ impl Index {
 
     fn set_pod(&mut self, key: &Key, pod: Option<Pod>) {
         let before = self.snapshot.pods.get(key).cloned();
-        self.hold(key, before.as_deref(), pod.as_ref());
+        self.note_holder(key, before.as_deref(), pod.as_ref());
         let group = |pod: Option<&Pod>| {
             let name = pod?.annotation("wattlane.dev/group")?;
             Some(NamespacedName::new(key.namespace.clone(), name))

@@ -8,6 +8,7 @@ mod body_tests;
 mod claims;
 #[cfg(test)]
 mod claims_tests;
+mod events;
 mod feed;
 mod paths;
 mod raw;
@@ -29,7 +30,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use self::api::Api;
-use super::{Cluster, WatchStatus, WriteError};
+use super::{Cluster, Event, WatchStatus, WriteError};
 use crate::index::Kind;
 use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
 use crate::publish::IndexHandle;
@@ -151,5 +152,15 @@ impl Cluster for KubeCluster {
             .patch(&path, api::MERGE_PATCH, &body::poke(uid, n))
             .await
             .map(drop)
+    }
+
+    async fn event(&self, event: &Event) -> Result<(), WriteError> {
+        events::write(&self.api, event).await
+    }
+
+    async fn lift_gate(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError> {
+        let path = paths::pod(pod)?;
+        let patched = self.api.patch(&path, api::STRATEGIC_PATCH, &body::lift_gate(uid)).await;
+        patched.map(drop)
     }
 }
