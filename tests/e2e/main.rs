@@ -18,6 +18,8 @@ mod wait;
 
 mod binding;
 mod fabric;
+mod findings;
+mod gated;
 mod probe;
 mod refusal;
 mod restart;
