@@ -147,9 +147,10 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
     claimed.dedup();
     let mirror = metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR));
     let owners = metadata.owner_references.iter().flatten();
-    let of_daemon_set = owners
-        .filter(|o| o.controller == Some(true))
-        .any(|o| o.kind == "DaemonSet");
+    let of_daemon_set = owners.filter(|o| o.kind == "DaemonSet");
+    let of_daemon_set = of_daemon_set
+        .filter_map(|o| o.api_version)
+        .any(|v| v.starts_with("apps/"));
     Ok(Pod {
         key: NamespacedName::new(metadata.namespace(), metadata.name()?),
         uid: metadata.uid(),

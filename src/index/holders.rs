@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use super::{Index, Key, PoolKey};
-use crate::model::{Name, Node, Pod};
+use crate::model::{Name, Node, Pod, Quantity};
 use crate::snapshot::PoolHealth;
 
-/// The extended resources a pod was given without a claim.
-type Given = Vec<Name>;
+/// The extended resources a pod was given without a claim, and how many of each.
+type Given = Vec<(Name, usize)>;
 
 #[derive(Default)]
 pub(super) struct Holders {
@@ -22,7 +22,7 @@ pub(super) struct Holders {
 
 impl Holders {
     fn set(&mut self, node: &Name, pod: &Key, given: Given) {
-        for resource in &given {
+        for (resource, _) in &given {
             *self.resources.entry(resource.clone()).or_default() += 1;
         }
         let pods = self.by_node.entry(node.clone()).or_default();
@@ -33,7 +33,7 @@ impl Holders {
         if pods.is_empty() {
             self.by_node.remove(node);
         }
-        for resource in old.into_iter().flatten() {
+        for (resource, _) in old.into_iter().flatten() {
             if let Some(count) = self.resources.get_mut(&resource) {
                 *count -= 1;
                 if *count == 0 {
@@ -47,7 +47,17 @@ impl Holders {
 /// Where the pod holds what.
 fn held(pod: Option<&Pod>) -> Option<(&Name, Given)> {
     let pod = pod.filter(|p| p.holds())?;
-    let given: Given = pod.unclaimed().map(|(name, _)| name.clone()).collect();
+    // More than any node has, where it is not a number.
+    let count = |amount: &Quantity| {
+        amount
+            .as_integer()
+            .and_then(|n| usize::try_from(n).ok())
+            .unwrap_or(usize::MAX)
+    };
+    let given: Given = pod
+        .unclaimed()
+        .map(|(name, amount)| (name.clone(), count(amount)))
+        .collect();
     (!given.is_empty()).then_some((&pod.node_name, given))
 }
 
@@ -73,6 +83,8 @@ impl Index {
     /// Which resources are whose cards is another matter now: a class or the policy changed.
     pub(super) fn touch_holders(&mut self) {
         self.stale_nodes.extend(self.holders.by_node.keys().cloned());
+        let pools: Vec<PoolKey> = self.held_pools().cloned().collect();
+        pools.iter().for_each(|pool| self.touch_power(pool));
         if !self.wide.is_empty() {
             self.touch_all();
         }
@@ -86,13 +98,35 @@ impl Index {
     }
 
     /// Pods come and go all the time; few ask for something that a driver of their node publishes as well.
-    fn touch_held(&mut self, node: &Name, given: &[Name]) {
-        let closes = |pool: &&PoolKey| given.iter().any(|resource| self.may_hold(resource, &pool.driver));
-        if self.wide.iter().any(|pool| closes(&pool)) {
+    fn touch_held(&mut self, node: &Name, given: &[(Name, usize)]) {
+        let closes = |pool: &&PoolKey| given.iter().any(|(resource, _)| self.may_hold(resource, &pool.driver));
+        let wide = self.wide.iter().any(|pool| closes(&pool));
+        let local = self.local.get(node).into_iter().flatten();
+        let closed: Vec<PoolKey> = local.filter(closes).cloned().collect();
+        if wide {
             self.touch_all();
-        } else if self.local.get(node).into_iter().flatten().any(|pool| closes(&pool)) {
+        } else if !closed.is_empty() {
             self.stale_nodes.insert(node.clone());
         }
+        closed.iter().for_each(|pool| self.touch_power(pool));
+    }
+
+    /// The pools of which something may be held unseen.
+    pub(super) fn held_pools(&self) -> impl Iterator<Item = &PoolKey> {
+        let nodes = self.holders.by_node.keys();
+        nodes.filter_map(|node| self.local.get(node)).flatten()
+    }
+
+    /// How many cards of the pool are held unseen, at most. None of one that several nodes reach: which of its cards are
+    /// a node's is not known.
+    pub(super) fn unseen(&self, key: &PoolKey) -> usize {
+        let Some(record) = self.pools.get(key).filter(|_| !self.wide.contains(key)) else {
+            return 0;
+        };
+        let pods = record.scopes.local().filter_map(|node| self.holders.by_node.get(node));
+        let given = pods.flat_map(|pods| pods.values().flatten());
+        let held = given.filter(|(resource, _)| self.may_hold(resource, &key.driver));
+        held.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
     fn touch_all(&mut self) {
@@ -125,7 +159,9 @@ impl Index {
     fn holder(&self, key: &PoolKey, node: &Name) -> Option<PoolHealth> {
         let pods = self.holders.by_node.get(node)?;
         let mut holding = pods.iter().filter_map(|(pod, given)| {
-            let resource = given.iter().find(|resource| self.may_hold(resource, &key.driver))?;
+            let (resource, _) = given
+                .iter()
+                .find(|(resource, _)| self.may_hold(resource, &key.driver))?;
             Some((pod, resource))
         });
         let (pod, resource) = holding.next()?;

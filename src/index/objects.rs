@@ -296,4 +296,5 @@ fn is_kept(pod: &Pod) -> bool {
         || !pod.extended_resources.is_empty()
         || pod.extended_resource_claim.is_some()
         || !pod.annotations.is_empty()
+        || pod.gated
 }

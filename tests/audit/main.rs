@@ -324,6 +324,42 @@ fn a_budget_that_is_exceeded() {
     );
 }
 
+/// Which cards a pod of the device plugin holds is not known, how many are: the dearest that are left count.
+#[test]
+fn cards_that_are_held_unseen_draw_power() {
+    let mut world = World::new();
+    let used = |world: &mut World, rack: &str| {
+        let snapshot = world.snapshot();
+        let watts = snapshot
+            .power
+            .domains()
+            .find(|d| &*d.budget.value == rack)
+            .map(|d| d.used.watts);
+        watts.expect("the domain")
+    };
+    let asks = |name: &str, node: &str, count: u32| {
+        let mut pod = plugin_pod(name, "plain", node);
+        pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(count);
+        pod
+    };
+    world.put(asks("old", "n1", 1));
+    world.put(asks("many", "n2", 9));
+    assert_eq!((used(&mut world, "n1"), used(&mut world, "n2")), (1200, 1200));
+    // One more claim on n1 leaves the plugin's pod the same card or none.
+    world.put(pod("b", "n1", &["cb"]));
+    world.put(claim("cb", "n1", &["gpu-1"], Some("b")));
+    assert_eq!(used(&mut world, "n1"), 1200);
+    for gone in [
+        pod("b", "n1", &[]),
+        claim("cb", "n1", &[], None),
+        asks("old", "n1", 1),
+        asks("many", "n2", 1),
+    ] {
+        world.remove(&gone);
+    }
+    assert_eq!((used(&mut world, "n1"), used(&mut world, "n2")), (600, 0));
+}
+
 #[test]
 fn kinds_are_told_apart() {
     let mut names: Vec<_> = Kind::ALL.into_iter().flat_map(|k| [k.as_str(), k.reason()]).collect();
