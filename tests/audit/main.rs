@@ -1,5 +1,6 @@
 //! The audit, fed with small clusters in which one thing is wrong.
 
+mod service;
 mod world;
 
 use serde_json::json;
