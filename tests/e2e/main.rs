@@ -18,11 +18,11 @@ mod wait;
 
 mod binding;
 mod fabric;
+mod faults;
 mod findings;
 mod gated;
 mod probe;
 mod refusal;
-mod restart;
 mod taint_rules;
 mod untouched;
 mod user_claims;
