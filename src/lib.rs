@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod app;
+pub mod audit;
 pub mod binding;
 pub mod certs;
 pub mod cli;

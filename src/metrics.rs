@@ -13,6 +13,7 @@ use prometheus::{
     TextEncoder,
 };
 
+use crate::audit;
 use crate::index::{HoldEnd, Kind};
 use crate::model::Reason;
 
@@ -51,6 +52,7 @@ pub struct Metrics {
     leader_changes: IntCounterVec,
     lease_failures: IntCounter,
     label_failures: IntCounter,
+    audit_findings: IntGaugeVec,
     tls_reloads: IntCounterVec,
     pub tls_not_after: IntGauge,
     pub handshake_failures: IntCounter,
@@ -207,6 +209,12 @@ impl Metrics {
                 "wattlane_leader_label_failures_total",
                 "Failed tries to put the leader's label on our pod, or off.",
             )?,
+            audit_findings: gauges(
+                r,
+                "wattlane_audit_findings",
+                "What the last look of the audit found, and not only for a moment.",
+                &["kind"],
+            )?,
             tls_reloads: counters(
                 r,
                 "wattlane_tls_reloads_total",
@@ -289,6 +297,7 @@ impl Metrics {
         for change in ["gained", "lost"] {
             self.leader_changes.with_label_values(&[change]);
         }
+        self.audited(&[]);
         for outcome in ["taken", "refused"] {
             self.tls_reloads.with_label_values(&[outcome]);
         }
@@ -410,6 +419,15 @@ impl Metrics {
             ] {
                 gauges.with_label_values(&[&domain]).set(value);
             }
+        }
+    }
+
+    /// What the audit found now, counted by kind; nothing on a replica that does not look.
+    pub fn audited(&self, findings: &[audit::Finding]) {
+        for kind in audit::Kind::ALL {
+            let count = findings.iter().filter(|f| f.kind == kind).count();
+            let gauge = self.audit_findings.with_label_values(&[kind.as_str()]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 

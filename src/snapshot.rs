@@ -6,6 +6,7 @@
 mod boards;
 mod hold;
 mod mask;
+mod plugin;
 mod pool;
 mod power;
 mod shard;

@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("policy", &["model", "selector", "placement", "topology"]),
     ("convert", &["model"]),
     ("index", &["model", "snapshot", "convert", "topology"]),
+    ("audit", &["model", "snapshot", "policy"]),
     ("publish", &["model", "snapshot", "index", "convert"]),
     ("wire", &["model", "convert"]),
     ("cluster", &["model", "index", "publish", "convert"]),
@@ -37,7 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "model", "snapshot", "selector", "policy", "cluster", "publish", "convert", "wire",
         ],
     ),
-    ("metrics", &["model", "index", "cluster"]),
+    ("metrics", &["audit", "model", "index", "cluster"]),
     ("certs", &[]),
     (
         "server",
@@ -61,6 +62,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "app",
         &[
+            "audit",
             "model",
             "snapshot",
             "index",
@@ -83,6 +85,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "app",
+            "audit",
             "model",
             "topology",
             "snapshot",
@@ -114,6 +117,7 @@ const CORE: &[&str] = &[
     "policy",
     "index",
     "convert",
+    "audit",
 ];
 const FORBIDDEN_IN_CORE: &[&str] = &[
     "tokio",

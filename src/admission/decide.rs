@@ -7,7 +7,7 @@ use super::ask;
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::template::{Template, devices_in};
-use super::{Skip, class, plan, skip, wish};
+use super::{Skip, class, gate, plan, skip, wish};
 use crate::model::{Name, NamespacedName};
 use crate::policy::{ClassPatch, NamespaceRule, Policy};
 use crate::snapshot::Snapshot;
@@ -44,6 +44,18 @@ pub enum Decision {
 
 /// Decides. Applied to the result of its own patch it finds nothing left to do.
 pub fn decide(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Decision {
+    let Some(object) = gate::without(request.object) else {
+        return decide_ungated(snapshot, policy, request);
+    };
+    let ungated = Request {
+        object: &object,
+        ..*request
+    };
+    let decision = decide_ungated(snapshot, policy, &ungated);
+    gate::lift(request.object, object, decision)
+}
+
+fn decide_ungated(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Decision {
     let pod = Pod(request.object);
     if let Some(reason) = skip::before_reading(snapshot, policy, request, pod) {
         return Decision::LeaveAlone {

@@ -10,6 +10,7 @@ mod amend;
 mod ask;
 mod class;
 mod decide;
+mod gate;
 mod plan;
 mod pod;
 mod refuse;

@@ -2,6 +2,7 @@
 //!
 //! `Core` is everything but the network: what `explain` and `check` need. `net` puts the service around it.
 
+mod audit;
 mod logging;
 mod net;
 mod policy;
@@ -154,6 +155,11 @@ impl Core {
         });
         drop(tasks);
         self
+    }
+
+    /// Whether this replica does what one of them has to do: bind, look after the cluster.
+    pub fn leads(&self) -> bool {
+        self.leadership.as_ref().is_none_or(Leadership::leads)
     }
 
     /// Starts, and waits until every kind has been listed once.

@@ -1,5 +1,6 @@
 //! The command line: one file for each subcommand. Nothing else of the crate prints.
 
+mod audit;
 pub mod certs;
 pub mod check;
 mod client;
@@ -52,6 +53,8 @@ enum Command {
     Explain(explain::Args),
     /// Validates a policy and says what its classes match
     Check(CheckArgs),
+    /// Devices given twice, pods and allocations without each other, pods that went past wattlane, budgets exceeded
+    Audit(audit::Args),
     /// What this node's cards are and how they are connected; --publish writes it to the Node
     Probe(probe::Args),
     /// Makes a CA, serving and client certificates, and puts the caBundle where it belongs
@@ -119,6 +122,7 @@ pub fn main() -> ExitCode {
             Command::Simulate(args) => simulate::run(args).await,
             Command::Explain(args) => explain::run(args).await,
             Command::Check(args) => run_check(args).await,
+            Command::Audit(args) => audit::run(args).await,
             Command::Probe(args) => probe::run(args).await,
             Command::Certs(args) => certs::run(args),
         }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
@@ -40,6 +41,9 @@ pub(super) struct Args {
     client_name: Vec<String>,
     #[command(flatten)]
     election: Election,
+    /// Seconds between two looks of the audit, which writes metrics, and events on what it finds.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    audit_every: u64,
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -86,6 +90,8 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         client_names: args.client_name.clone(),
         limits: Limits::default(),
     };
+    let leads = core.clone();
+    core.spawn_audit(Duration::from_secs(args.audit_every), move || leads.leads());
     let app = app::serve(core, net).await?;
     tracing::info!(address = %app.address, admin = ?app.admin, version = env!("CARGO_PKG_VERSION"), "serving");
 

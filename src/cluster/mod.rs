@@ -9,7 +9,7 @@ mod lease;
 use async_trait::async_trait;
 
 use crate::index::Kind;
-use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, Consumer, Name, NamespacedName, Pod};
 use crate::publish::IndexHandle;
 
 pub use lease::{Lease, LeaseWrite};
@@ -45,6 +45,19 @@ pub trait WatchStatus: Send + Sync + 'static {
     fn restarted(&self, kind: Kind);
     /// An object of the kind could not be read and was evicted.
     fn undecodable(&self, kind: Kind);
+}
+
+/// A warning about an object, for who looks at it with `kubectl describe`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Pod or Claim.
+    pub kind: Kind,
+    pub key: NamespacedName,
+    pub uid: Name,
+    /// One word in CamelCase, from a closed set.
+    pub reason: &'static str,
+    /// Cut at 1,024 bytes, the API's limit.
+    pub note: String,
 }
 
 #[async_trait]
@@ -84,6 +97,18 @@ pub trait Cluster: Send + Sync + 'static {
 
     /// A harmless label patch on a pending pod, which makes kube-scheduler try it again.
     async fn poke(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError>;
+
+    /// Writes the event, once: whoever writes the same again within its life (an hour by default) changes nothing. A
+    /// cluster from files has nobody to read it.
+    async fn event(&self, _event: &Event) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    /// Takes the scheduling gate `model::GATE` off the pod. Fine when it is gone already; nobody schedules by gates in a
+    /// cluster from files.
+    async fn lift_gate(&self, _pod: &NamespacedName, _uid: &str) -> Result<(), WriteError> {
+        Ok(())
+    }
 
     /// The Lease as the API has it now (a consistent read); None: there is none.
     async fn lease(&self, key: &NamespacedName) -> Result<Option<Lease>, WriteError> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ConvertError;
 use super::node::is_extended;
 use super::read::{Amount, List, Map, Meta, Names, labels, read};
-use crate::model::{Name, NamespacedName, Pod, PodClaim, PodClaimSource, Quantity};
+use crate::model::{GATE, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Quantity};
 
 #[derive(Deserialize)]
 struct Root<'a> {
@@ -33,6 +33,13 @@ struct Spec<'a> {
     containers: List<Container<'a>>,
     #[serde(borrow)]
     init_containers: List<Container<'a>>,
+    #[serde(borrow)]
+    scheduling_gates: List<Gate<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Gate<'a> {
+    name: &'a str,
 }
 
 #[derive(Deserialize)]
@@ -86,7 +93,18 @@ struct ClaimStatus<'a> {
 struct ExtendedClaim<'a> {
     #[serde(borrow)]
     resource_claim_name: Option<&'a str>,
+    #[serde(borrow)]
+    request_mappings: List<Mapping<'a>>,
 }
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mapping<'a> {
+    resource_name: &'a str,
+}
+
+/// The kubelet's annotation on what stands for a static pod in the API.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Annotations that anybody here reads.
 fn read_annotation(key: &str) -> bool {
@@ -123,6 +141,16 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
                 .map(|s| s.resource_claim_name.map(Name::from)),
         });
     }
+    let (extended_claim, mappings) = extended.map_or((None, None), |e| (e.resource_claim_name, e.request_mappings));
+    let mut claimed: Vec<Name> = mappings.into_iter().flatten().map(|m| m.resource_name.into()).collect();
+    claimed.sort();
+    claimed.dedup();
+    let mirror = metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR));
+    let owners = metadata.owner_references.iter().flatten();
+    let of_daemon_set = owners.filter(|o| o.kind == "DaemonSet");
+    let of_daemon_set = of_daemon_set
+        .filter_map(|o| o.api_version)
+        .any(|v| v.starts_with("apps/"));
     Ok(Pod {
         key: NamespacedName::new(metadata.namespace(), metadata.name()?),
         uid: metadata.uid(),
@@ -138,7 +166,14 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
         deleting: metadata.deleting(),
         claims,
         extended_resources: extended_resources(spec.containers, spec.init_containers),
-        extended_resource_claim: extended.and_then(|e| e.resource_claim_name).map(Name::from),
+        extended_resource_claim: extended_claim.map(Name::from),
+        claimed_resources: claimed,
+        fixed: mirror || of_daemon_set,
+        gated: spec
+            .scheduling_gates
+            .into_iter()
+            .flatten()
+            .any(|gate| gate.name == GATE),
     })
 }
 

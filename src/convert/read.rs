@@ -92,6 +92,8 @@ pub(super) struct Meta<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Owner<'a> {
+    #[serde(borrow)]
+    pub(super) api_version: Option<&'a str>,
     pub(super) kind: &'a str,
     pub(super) uid: &'a str,
     pub(super) controller: Option<bool>,

@@ -412,6 +412,31 @@ fn a_pod_is_trimmed_to_what_is_read() {
 }
 
 #[test]
+fn what_a_pod_was_given_without_a_claim() {
+    let mut value = json!({
+        "metadata": {"name": "p", "annotations": {"kubernetes.io/config.mirror": "x"}},
+        "spec": {"nodeName": "n", "schedulingGates": [{"name": "other"}, {"name": "wattlane.dev/admission"}],
+            "containers": [{"name": "c", "resources": {"limits": {"a.com/x": "1", "b.com/y": "2"}}}]},
+        "status": {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings":
+            [{"containerName": "c", "resourceName": "b.com/y", "requestName": "r"}]}},
+    });
+    let unclaimed = |pod: &crate::model::Pod| pod.unclaimed().map(|(n, _)| n.to_string()).collect::<Vec<_>>();
+    let read = pod(&value).unwrap();
+    assert_eq!(unclaimed(&read), ["a.com/x"]);
+    assert!(read.holds() && read.gated && read.fixed);
+    // It does not say for what: for all of it.
+    value["status"]["extendedResourceClaimStatus"]["requestMappings"] = json!([]);
+    assert!(unclaimed(&pod(&value).unwrap()).is_empty());
+    value["status"] = json!({"phase": "Failed"});
+    value["metadata"] = json!({"name": "p", "ownerReferences": [{"apiVersion": "x.io/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]});
+    let read = pod(&value).unwrap();
+    assert_eq!(unclaimed(&read), ["a.com/x", "b.com/y"]);
+    assert!(!read.holds() && !read.fixed);
+    value["metadata"]["ownerReferences"][0]["apiVersion"] = json!("apps/v1");
+    assert!(pod(&value).unwrap().fixed);
+}
+
+#[test]
 fn a_bad_object_says_where() {
     for (value, words) in [
         (

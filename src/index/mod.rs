@@ -4,6 +4,7 @@
 //! A change marks what it touches (a claim the pools it names, a node its local pools); `settle` looks at
 //! the marked and nothing else, once for a whole batch.
 
+mod holders;
 mod hold;
 mod ledger;
 mod objects;
@@ -65,6 +66,7 @@ pub struct Index {
     /// Pools with devices that are not a single node's.
     wide: BTreeSet<PoolKey>,
     ledger: ledger::Ledger,
+    holders: holders::Holders,
     domains: power::Domains,
     reservations: reserve::Reservations,
     holds: hold::Holds,
@@ -98,6 +100,7 @@ impl Index {
             local: HashMap::new(),
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),
+            holders: holders::Holders::default(),
             domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
             holds: hold::Holds::default(),
@@ -120,6 +123,7 @@ impl Index {
         self.classifier = classifier;
         self.stale_pools.extend(self.pools.keys().cloned());
         self.reset_domains();
+        self.touch_holders();
         // Even where no class changes: the rules that refused a pod may have.
         self.loosened = true;
     }

@@ -46,6 +46,9 @@ impl Index {
             Object::Class(o) => {
                 let changed = insert(&mut snapshot.classes, o.name.clone(), o);
                 self.loosened |= changed;
+                if changed {
+                    self.touch_holders();
+                }
                 changed
             }
             Object::TaintRule(rule) => return self.set_taint_rule(&rule.name.clone(), Some(rule)),
@@ -63,7 +66,13 @@ impl Index {
             Kind::Pod => return self.set_pod(key, None),
             Kind::Namespace => snapshot.namespaces.remove(&key.name).is_some(),
             Kind::Template => snapshot.templates.remove(key).is_some(),
-            Kind::Class => snapshot.classes.remove(&key.name).is_some(),
+            Kind::Class => {
+                let changed = snapshot.classes.remove(&key.name).is_some();
+                if changed {
+                    self.touch_holders();
+                }
+                changed
+            }
             Kind::RuntimeClass => snapshot.runtime_classes.remove(&key.name).is_some(),
             Kind::TaintRule => return self.set_taint_rule(&key.name, None),
         };
@@ -71,6 +80,8 @@ impl Index {
     }
 
     fn set_pod(&mut self, key: &Key, pod: Option<Pod>) {
+        let before = self.snapshot.pods.get(key).cloned();
+        self.note_holder(key, before.as_deref(), pod.as_ref());
         let group = |pod: Option<&Pod>| {
             let name = pod?.annotation("wattlane.dev/group")?;
             Some(NamespacedName::new(key.namespace.clone(), name))
@@ -161,6 +172,7 @@ impl Index {
             self.stale_pools.extend(local.iter().cloned());
         }
         self.touch_power_of(&name);
+        self.touch_reach(&name);
         self.stale_nodes.insert(name);
     }
 
@@ -287,4 +299,5 @@ fn is_kept(pod: &Pod) -> bool {
         || !pod.extended_resources.is_empty()
         || pod.extended_resource_claim.is_some()
         || !pod.annotations.is_empty()
+        || pod.gated
 }

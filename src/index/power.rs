@@ -100,7 +100,8 @@ impl Index {
         }
         if !self.domains.idle() {
             let all = self.ledger.pools().chain(self.domains.parts.keys()).chain(&self.wide);
-            self.stale_power.extend(all.cloned());
+            let all: Vec<PoolKey> = all.chain(self.held_pools()).cloned().collect();
+            self.stale_power.extend(all);
         }
     }
 
@@ -114,7 +115,8 @@ impl Index {
         let key = (budget.label.clone(), budget.value.clone());
         if self.domains.idle() {
             // The first budget: nothing was added up so far.
-            self.stale_power.extend(self.ledger.pools().chain(&self.wide).cloned());
+            let all = self.ledger.pools().chain(&self.wide).chain(self.held_pools());
+            self.stale_power.extend(all.cloned().collect::<Vec<_>>());
         }
         let domains = &mut self.domains;
         let ix = *domains.positions.entry(key).or_insert_with(|| {
@@ -230,6 +232,7 @@ impl Index {
                 }
             }
         }
+        self.count_unseen(key, before, &mut part);
         part
     }
 
@@ -240,6 +243,24 @@ impl Index {
         let own = cards.filter(|(id, ..)| *id == hold);
         own.flat_map(|(_, watts, domains)| domains.iter().map(|d| (*d, *watts)))
             .collect()
+    }
+
+    /// What pods hold that nobody can name counts as the dearest cards that are left.
+    fn count_unseen(&self, key: &PoolKey, before: &BTreeMap<Name, Held>, part: &mut Part) {
+        let mut left = self.unseen(key);
+        let Some(pool) = self.pool(key).filter(|_| left > 0) else {
+            return;
+        };
+        let draw = |at: usize| pool.boards().board(at).map_or(Draw::Nothing, |(_, draw)| draw);
+        let mut devices: Vec<usize> = (0..pool.devices.len()).collect();
+        devices.sort_by_key(|at| std::cmp::Reverse(draw(*at)));
+        for at in devices {
+            if left == 0 {
+                break;
+            }
+            let counted = self.count(key, &pool.devices[at].device.name, before, part);
+            left -= usize::from(counted.is_some());
+        }
     }
 
     /// Adds a held device to the part, and says what that adds to which domains: nothing, where its card counts already.

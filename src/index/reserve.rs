@@ -184,8 +184,10 @@ impl Index {
                     return Err(format!("device {}: its pool is gone", result.id));
                 };
                 let seen = entry.and_then(|e| e.pools.iter().find(|v| v.pool == ix));
-                if *seen.map_or(&state.pool.health, |v| v.health(&state.pool)) != PoolHealth::Complete {
-                    return Err(format!("device {}: its pool is being updated", result.id));
+                match seen.map_or(&state.pool.health, |v| v.health(&state.pool)) {
+                    PoolHealth::Complete => {}
+                    PoolHealth::Held(who) => return Err(format!("device {} may be in use: {who}", result.id)),
+                    _ => return Err(format!("device {}: its pool is being updated", result.id)),
                 }
                 scratch.insert(key.clone(), state.without_holds(lifted).into_owned());
             }

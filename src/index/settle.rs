@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Index, NodeIx, PoolIx, PoolKey, pools, usage};
 use crate::model::{Labels, Name, NodeScope, TaintRule};
-use crate::snapshot::{NodeEntry, PoolState, Visible};
+use crate::snapshot::{NodeEntry, PoolHealth, PoolState, Visible};
 
 impl Index {
     pub(super) fn settle(&mut self) {
@@ -99,6 +99,11 @@ impl Index {
         for key in keys {
             let Some(record) = self.pools.get(key) else { continue };
             if let Some((devices, health)) = record.scopes.visible(&entry.node) {
+                // Whatever the pool's own health is, or becomes: both are in the way.
+                let health = match health {
+                    None | Some(PoolHealth::Complete) => self.closed(key, &entry.node).or(health),
+                    own => own,
+                };
                 visible.push(Visible {
                     pool: record.ix,
                     devices,

@@ -49,11 +49,34 @@ pub struct Pod {
     pub extended_resources: Vec<(Name, Quantity)>,
     /// `status.extendedResourceClaimStatus.resourceClaimName`, where in-tree DRA served them.
     pub extended_resource_claim: Option<Name>,
+    /// The extended resources that claim serves. Empty while nobody has said which.
+    pub claimed_resources: Vec<Name>,
+    /// A mirror pod, or one of a DaemonSet: its node was given from the start.
+    pub fixed: bool,
+    /// Waits behind the scheduling gate [`GATE`].
+    pub gated: bool,
 }
+
+/// The scheduling gate that manifests/gated puts on GPU pods, and that wattlane removes.
+pub const GATE: &str = "wattlane.dev/admission";
 
 impl Pod {
     /// Annotation value, trimmed; empty counts as absent.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(|v| v.trim()).filter(|v| !v.is_empty())
+    }
+
+    /// The extended resources that no claim serves: where the pod is bound, a device plugin gave it these, and nothing
+    /// in the API says which devices they are. Claims in `resourceClaims` are beside them, not instead of them.
+    pub fn unclaimed(&self) -> impl Iterator<Item = &(Name, Quantity)> {
+        let claim = self.extended_resource_claim.is_some();
+        let served =
+            move |name: &Name| claim && (self.claimed_resources.is_empty() || self.claimed_resources.contains(name));
+        self.extended_resources.iter().filter(move |(name, _)| !served(name))
+    }
+
+    /// It runs, or is about to: what it was given is not free.
+    pub fn holds(&self) -> bool {
+        !self.node_name.is_empty() && !self.finished
     }
 }

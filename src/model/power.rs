@@ -58,6 +58,11 @@ pub trait Classifier: Send + Sync {
         vec![]
     }
 
+    /// The DeviceClass whose devices the policy gives for the extended resource.
+    fn device_class(&self, _resource: &str) -> Option<Name> {
+        None
+    }
+
     /// The power domains the policy names, whether or not a node is in them.
     fn named_budgets(&self) -> Vec<Budget> {
         vec![]

@@ -26,6 +26,8 @@ pub enum Reason {
     Tainted,
     /// A pool of the node is incomplete or invalid.
     PoolIncomplete,
+    /// A pod holds devices of the pool that nobody can name.
+    UnknownHolder,
     /// A selector does not compile or fails on a device.
     SelectorError,
     /// matchAttribute or distinctAttribute cannot be met.
@@ -49,7 +51,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Reason; 21] = [
+    pub const ALL: [Reason; 22] = [
         Self::UnknownNode,
         Self::ClaimMissing,
         Self::ClaimUnusable,
@@ -61,6 +63,7 @@ impl Reason {
         Self::WrongClass,
         Self::Tainted,
         Self::PoolIncomplete,
+        Self::UnknownHolder,
         Self::SelectorError,
         Self::Constraint,
         Self::CapacityExhausted,
@@ -86,6 +89,7 @@ impl Reason {
             Self::WrongClass => "wrong_class",
             Self::Tainted => "tainted",
             Self::PoolIncomplete => "pool_incomplete",
+            Self::UnknownHolder => "unknown_holder",
             Self::SelectorError => "selector_error",
             Self::Constraint => "constraint",
             Self::CapacityExhausted => "capacity_exhausted",

@@ -14,7 +14,7 @@ use crate::model::{
     Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource,
     Readiness, Reason, Refusal, Request, RequestKind,
 };
-use crate::snapshot::NodeEntry;
+use crate::snapshot::{NodeEntry, Snapshot};
 
 /// `status.reservedFor` holds this many consumers (resource.k8s.io/v1).
 const CONSUMERS: usize = 256;
@@ -35,8 +35,9 @@ pub struct Demand {
     pub(super) pod_uid: Name,
     /// In the order of the pod; a claim named twice is here once.
     pub(super) claims: Vec<ClaimDemand>,
-    /// Extended resources a DeviceClass maps, with that class: only a node's device plugin can serve them.
-    extended: Vec<(Name, Refusal)>,
+    /// Extended resources without a claim that are cards, or that a DeviceClass maps (with what to say then where no device
+    /// plugin of the node serves them).
+    extended: Vec<(Name, Option<Refusal>)>,
     pub(super) wishes: Wishes,
     pub(super) group: Option<Group>,
     pub(super) texts: Texts,
@@ -134,7 +135,7 @@ impl Demand {
         Ok(Self {
             pod_uid: pod.uid.clone(),
             claims,
-            extended: mapped_resources(ctx, pod),
+            extended: unclaimed(ctx, pod),
             wishes,
             group,
             texts: Texts::default(),
@@ -149,10 +150,20 @@ impl Demand {
     }
 
     /// What can be said about a node without looking at its devices.
-    pub(super) fn admit(&self, node: &NodeEntry) -> Result<(), Refusal> {
-        for (name, refusal) in &self.extended {
-            if !node.node.extended_resources.contains(name) {
+    pub(super) fn admit(&self, ctx: Context<'_>, node: &NodeEntry) -> Result<(), Refusal> {
+        for (name, mapped) in &self.extended {
+            if let Some(refusal) = mapped
+                && !node.node.extended_resources.contains(name)
+            {
                 return Err(refusal.clone());
+            }
+            let mut drivers = ctx.snapshot.pools_of(node).map(|(state, _)| &state.pool.driver);
+            if let Some(driver) = drivers.find(|driver| ctx.snapshot.may_hold(name, None, driver)) {
+                let words = format!(
+                    "{driver} gives the devices here by claims, and the device plugin could give the pod one that is in use: \
+                     make the pod anew with a claim for its {name}"
+                );
+                return Err(Refusal::new(Reason::UnservedExtendedResource, words));
             }
         }
         for claim in &self.claims {
@@ -264,26 +275,20 @@ fn can_become_ready(claim: &Claim, pod: &Pod) -> Result<(), Refusal> {
     }
 }
 
-/// Extended resources of the pod that a DeviceClass maps. kube-scheduler leaves those to DRA; where nobody allocates
-/// for them, kubelet drops the unknown resource and the pod runs without a device.
-fn mapped_resources(ctx: Context<'_>, pod: &Pod) -> Vec<(Name, Refusal)> {
-    if pod.extended_resource_claim.is_some() {
-        return vec![];
-    }
-    let mut mapped = vec![];
-    for (name, amount) in &pod.extended_resources {
-        if amount.is_zero() {
-            continue;
-        }
-        if let Some(class) = ctx.snapshot.class_serving(name) {
+/// What a DeviceClass maps kube-scheduler leaves to DRA; where nobody allocates for it, kubelet drops the unknown resource
+/// and the pod runs without a device.
+fn unclaimed(ctx: Context<'_>, pod: &Pod) -> Vec<(Name, Option<Refusal>)> {
+    let asked = pod.unclaimed().filter_map(|(name, _)| {
+        let mapped = ctx.snapshot.class_serving(name).map(|class| {
             let words = format!(
                 "{name} is DeviceClass {}, and the pod has no claim for it: it would run without a device",
                 class.name
             );
-            mapped.push((name.clone(), Refusal::new(Reason::UnservedExtendedResource, words)));
-        }
-    }
-    mapped
+            Refusal::new(Reason::UnservedExtendedResource, words)
+        });
+        (mapped.is_some() || Snapshot::names_cards(name)).then(|| (name.clone(), mapped))
+    });
+    asked.collect()
 }
 
 impl NewClaim {

@@ -125,7 +125,7 @@ pub struct Placement {
 
 /// Whether the node can take the pod; cheaper than `place`.
 pub fn check(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(), Refusal> {
-    demand.admit(node)?;
+    demand.admit(ctx, node)?;
     match quick::tally(ctx, demand, node, false) {
         Some(tally) => tally.verdict(demand),
         None => solve::any(ctx, demand, node),
@@ -134,7 +134,7 @@ pub fn check(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(), 
 
 /// The best devices of one node.
 pub fn place(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<Placement, Refusal> {
-    demand.admit(node)?;
+    demand.admit(ctx, node)?;
     match quick::tally(ctx, demand, node, true).and_then(|tally| tally.place(ctx, demand, node)) {
         Some(placement) => placement,
         None => solve::best(ctx, demand, node).map(|(placement, _)| placement),
@@ -144,6 +144,6 @@ pub fn place(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<Plac
 /// What plain list order would have taken of this node: the first devices that match and are free, with no regard to
 /// wattage classes or wishes. For comparison only. None: it would have found nothing.
 pub fn list_order(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Vec<DeviceId>> {
-    demand.admit(node).ok()?;
+    demand.admit(ctx, node).ok()?;
     solve::in_list_order(ctx, demand, node)
 }

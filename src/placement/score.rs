@@ -27,7 +27,7 @@ struct Rank {
 }
 
 fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
-    demand.admit(node).ok()?;
+    demand.admit(ctx, node).ok()?;
     let (mut key, left) = match quick::tally(ctx, demand, node, true) {
         Some(tally) => tally.best(demand)?,
         None => solve::best(ctx, demand, node).ok()?.1,

@@ -7,9 +7,9 @@ use super::matching::{Matching, failure, matching};
 use super::offer::{Candidate, Offer, counters_of};
 use super::power::Budget;
 use super::quick::Place;
-use super::words::{Shortage, unhealthy};
+use super::words::{Shortage, unhealthy, unhealthy_reason};
 use super::{Context, Topology};
-use crate::model::{AttributeValue, Constraint, Count, Name, Reason, Refusal};
+use crate::model::{AttributeValue, Constraint, Count, Name, Refusal};
 use crate::snapshot::{NodeEntry, PoolDevice, PoolHealth, PoolState, Visible, Wiring};
 use crate::topology::Cards;
 
@@ -124,7 +124,7 @@ impl<'a> View<'a> {
         let all = offers.any(|o| o.alternative.request.count == Count::All);
         if let (true, Some((driver, health))) = (all, view.unhealthy) {
             let words = format!("all devices asked, but {}", unhealthy(driver, health));
-            return Err(Refusal::new(Reason::PoolIncomplete, words));
+            return Err(Refusal::new(unhealthy_reason(health), words));
         }
         view.add_rules(&claims);
         view.add_cards(ctx, demand, node);

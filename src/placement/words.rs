@@ -55,7 +55,7 @@ impl Shortage<'_> {
         };
         let (reason, words) = if s.matched < n || (self.all && n == 0) {
             match self.unhealthy {
-                Some((driver, health)) => (Reason::PoolIncomplete, unhealthy(driver, health)),
+                Some((driver, health)) => (unhealthy_reason(health), unhealthy(driver, health)),
                 None if s.matched == 0 && self.alternative.whole => (
                     Reason::NoMatchingDevice,
                     format!("no whole {class} device: partitions and shared devices are not given to a plain request"),
@@ -166,12 +166,23 @@ pub(super) fn unlinked(asked: u32, class: &str, wiring: Option<&Wiring>) -> Refu
     Refusal::new(Reason::Topology, format!("topology required: {what}"))
 }
 
+pub(super) fn unhealthy_reason(health: &PoolHealth) -> Reason {
+    match health {
+        PoolHealth::Held(_) => Reason::UnknownHolder,
+        _ => Reason::PoolIncomplete,
+    }
+}
+
 pub(super) fn unhealthy(driver: &Name, health: &PoolHealth) -> String {
     match health {
         PoolHealth::Incomplete { have, want } => {
             format!("{driver} is publishing its devices: {have} of {want} slices are there")
         }
         PoolHealth::Invalid(why) => format!("what {driver} publishes is invalid: {why}"),
+        PoolHealth::Held(who) => format!(
+            "{who}, and may hold any device of {driver} here: make it anew with a claim (label its namespace \
+             wattlane.dev/enabled=true), or delete it"
+        ),
         PoolHealth::Complete => format!("{driver} is complete"),
     }
 }

@@ -143,6 +143,10 @@ impl Classifier for PolicyClassifier {
         self.policy.power.iter().filter_map(of).collect()
     }
 
+    fn device_class(&self, resource: &str) -> Option<Name> {
+        self.policy.defaults.device_classes.get(resource).cloned()
+    }
+
     fn named_budgets(&self) -> Vec<Budget> {
         let named = self.policy.power.iter().flat_map(|domain| {
             domain.budgets.iter().map(|(value, watts)| Budget {

@@ -44,6 +44,9 @@ fn pod(name: &str) -> Arc<Pod> {
         claims: vec![],
         extended_resources: vec![],
         extended_resource_claim: None,
+        claimed_resources: vec![],
+        fixed: false,
+        gated: false,
     })
 }
 

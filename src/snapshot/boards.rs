@@ -14,7 +14,7 @@ use crate::model::{Bits, Device, Name};
 const CARDS: &str = "gpu.";
 
 /// What one card draws of the budgets it falls under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Draw {
     /// None of its devices has a class or watts, and its driver is not one of cards (a NIC, a channel): budgets are of
     /// class watts, so it is not counted.

@@ -22,6 +22,8 @@ pub enum PoolHealth {
     },
     /// Duplicate device names, a counter set that does not exist, a part we do not know: why.
     Invalid(Name),
+    /// Some pod holds devices of it, and nobody knows which: who. Only ever the health of one node's part.
+    Held(Name),
 }
 
 /// A device with what the index knows about it beyond the slice.

@@ -14,6 +14,12 @@ fn pod() -> Value {
     })
 }
 
+/// The same pod behind our gate, and somebody else's.
+fn gated(mut pod: Value) -> Value {
+    pod["spec"]["schedulingGates"] = json!([{"name": "example.com/quota"}, {"name": "wattlane.dev/admission"}]);
+    pod
+}
+
 fn outcome(pod: &Value, namespace: &str, operation: &str) -> Result<(), Skip> {
     let request = Request {
         namespace,
@@ -120,4 +126,52 @@ fn without_a_device_class_the_device_plugin_keeps_the_pod() {
 fn reasons_have_distinct_names() {
     let names: std::collections::BTreeSet<_> = Skip::ALL.iter().map(|s| s.as_str()).collect();
     assert_eq!(names.len(), Skip::ALL.len());
+}
+
+/// Whatever is decided about a pod, our gate goes with it and another stays; where the namespace is not known, both stay.
+#[test]
+fn the_gate_goes_with_the_decision() {
+    let decide_on = |pod: &Value, namespace: &'static str| {
+        let request = Request {
+            namespace,
+            operation: "CREATE",
+            object: pod,
+        };
+        decide(&world::snapshot(), &world::policy(), &request)
+    };
+    let mut opted_out = pod();
+    opted_out["metadata"]["labels"] = json!({"wattlane.dev/webhook": "ignore"});
+    let mut other = pod();
+    other["spec"]["schedulerName"] = json!("volcano");
+    for plain in [pod(), opted_out, other] {
+        let mut without = plain.clone();
+        without["spec"]["schedulingGates"] = json!([{"name": "example.com/quota"}]);
+        // As if there had never been a gate of ours.
+        if let Decision::Patch { ops, .. } = decide_on(&without, "ml") {
+            json_patch::patch(&mut without, &ops).expect("the patch applies");
+        }
+        let mut came = gated(plain);
+        let Decision::Patch { ops, .. } = decide_on(&came, "ml") else {
+            panic!("the gate stays on {came}")
+        };
+        json_patch::patch(&mut came, &ops).expect("the patch applies");
+        assert_eq!(came, without);
+        assert!(
+            !matches!(decide_on(&came, "ml"), Decision::Patch { .. }),
+            "nothing is left to do"
+        );
+    }
+    for namespace in ["off", "elsewhere"] {
+        assert!(matches!(
+            decide_on(&gated(pod()), namespace),
+            Decision::LeaveAlone { .. }
+        ));
+    }
+    let mut only = pod();
+    only["spec"]["schedulingGates"] = json!([{"name": "wattlane.dev/admission"}]);
+    let Decision::Patch { ops, .. } = decide_on(&only, "ml") else {
+        panic!("the gate stays")
+    };
+    json_patch::patch(&mut only, &ops).expect("the patch applies");
+    assert!(only["spec"].get("schedulingGates").is_none());
 }

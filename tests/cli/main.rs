@@ -1,5 +1,6 @@
 //! The command-line contract from outside: the real binary, its exit codes, one JSON document on stdout.
 
+mod audit;
 mod cards;
 mod fields;
 mod power;

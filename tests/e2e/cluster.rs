@@ -149,6 +149,8 @@ impl Cluster {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wattlane"));
         command
             .args(["serve", "--cluster", "kube"])
+            // Every second: a finding that may pass is believed in the second look.
+            .args(["--audit-every", "1"])
             .args(["--listen", &format!("127.0.0.1:{listen}")])
             .args(["--admin-listen", &format!("127.0.0.1:{admin}")])
             .arg("--policy")
@@ -271,6 +273,11 @@ impl Cluster {
     /// As cluster administrator.
     pub(crate) fn client(&self) -> kube::Client {
         self.client.clone()
+    }
+
+    /// Of the ServiceAccount wattlane, which has nothing but its role.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.plane.kubeconfig(User::Wattlane)
     }
 
     fn certificates(&self) -> PathBuf {

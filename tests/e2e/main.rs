@@ -20,6 +20,8 @@ mod wait;
 mod binding;
 mod fabric;
 mod faults;
+mod findings;
+mod gated;
 mod leader;
 mod probe;
 mod refusal;

@@ -108,13 +108,41 @@ pub(super) fn nodes() -> impl Strategy<Value = Object> {
         .prop_map(|(n, labels)| object(&node(NODES[n], labels)))
 }
 
+/// On a node or waiting, of a device plugin or with a claim, running or finished.
+fn pods() -> impl Strategy<Value = Object> {
+    let resource = prop_oneof![3 => Just("test/card"), 1 => Just("test/nic")];
+    (0..3u8, 0..=NODES.len(), resource, 0..6u8).prop_map(|(name, node, resource, state)| {
+        let node = NODES.get(node).copied().unwrap_or_default();
+        let mut pod = plugin_pod(&format!("p{name}"), node, resource);
+        match state {
+            0 => pod["status"] = json!({"phase": "Succeeded"}),
+            1 => pod["status"] = json!({"extendedResourceClaimStatus": {"resourceClaimName": "c0"}}),
+            _ => {}
+        }
+        object(&pod)
+    })
+}
+
+/// Whether a pod that is there may hold a device of the pools on the node: slices are of one driver.
+fn held_unseen(objects: &BTreeMap<(Kind, Key), Object>, node: &str) -> bool {
+    objects.values().any(|o| match o {
+        Object::Pod(p) => {
+            let card = p.extended_resources.iter().any(|(r, _)| &**r == "test/card");
+            &*p.node_name == node && card && !p.finished && p.extended_resource_claim.is_none()
+        }
+        _ => false,
+    })
+}
+
 fn op() -> impl Strategy<Value = Op> {
-    let kinds = prop_oneof![Just(Kind::Node), Just(Kind::Slice), Just(Kind::Claim)];
+    let kinds = prop_oneof![Just(Kind::Node), Just(Kind::Slice), Just(Kind::Claim), Just(Kind::Pod)];
     let wanted = prop::collection::vec((0..CLAIMS.len(), results()), 1..3);
     prop_oneof![
         3 => nodes().prop_map(Op::Upsert),
         5 => slices().prop_map(Op::Upsert),
         5 => claims().prop_map(Op::Upsert),
+        1 => pods().prop_map(Op::Upsert),
+        1 => pods().prop_map(|o| Op::Remove(Kind::Pod, o.key())),
         1 => nodes().prop_map(|o| Op::Remove(Kind::Node, o.key())),
         2 => slices().prop_map(|o| Op::Remove(Kind::Slice, o.key())),
         2 => claims().prop_map(|o| Op::Remove(Kind::Claim, o.key())),
@@ -157,7 +185,7 @@ impl Expected {
     /// The same from nothing; what reservations hold is held by claims of another namespace.
     fn fresh(&self) -> Index {
         let mut index = index();
-        for kind in [Kind::Claim, Kind::Node, Kind::Slice] {
+        for kind in [Kind::Claim, Kind::Node, Kind::Slice, Kind::Pod] {
             let objects = self.objects.values().filter(|o| o.kind() == kind).cloned().collect();
             index.apply(Change::Reset(kind, objects));
         }
@@ -265,6 +293,12 @@ proptest! {
             }
             let newest = expected.held.iter().next_back().map(|(id, c)| (*id, c.clone()));
             let Some((newest, claims)) = newest else { continue };
+            if let Some(s) = index.publish().filter(|_| held_unseen(&expected.objects, "n0")) {
+                let pools: Vec<_> = s.node_named("n0").into_iter().flat_map(|n| s.pools_of(n)).collect();
+                let reached = |r: &DeviceResult| pools.iter().any(|(state, _)| state.pool.name == r.id.pool);
+                let given = claims.iter().flat_map(|c| &c.results).find(|r| reached(r));
+                prop_assert!(given.is_none(), "{given:?} was given beside a pod that may hold it");
+            }
             let others = expected.held.iter().filter(|(id, _)| **id != newest).flat_map(|(_, c)| c);
             let mut holders: Vec<DeviceResult> = others.flat_map(|c| c.results.clone()).collect();
             for object in expected.objects.values() {

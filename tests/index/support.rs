@@ -24,6 +24,10 @@ impl Classifier for ByLabel {
         }
     }
 
+    fn device_class(&self, resource: &str) -> Option<Name> {
+        (resource == "test/card").then(|| "gpu.test".into())
+    }
+
     fn budgets(&self, labels: &Labels) -> Vec<Budget> {
         let budget = |value: &Name| Budget {
             label: "class".into(),
@@ -117,6 +121,19 @@ pub(crate) fn taken(snapshot: &Snapshot, name: &str) -> Vec<String> {
     state.taken.iter().map(name).collect()
 }
 
+/// A pod on a node (on none where that is empty) that asks for the extended resource.
+pub(crate) fn plugin_pod(name: &str, node: &str, resource: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"limits": {resource: "1"}}}]}})
+}
+
+/// Health of the pools the node sees, where it is not that of the pool.
+pub(crate) fn health(snapshot: &Snapshot, node: &str) -> Vec<String> {
+    let node = snapshot.node_named(node).expect("the node");
+    let own = node.pools.iter().filter_map(|v| v.health.as_ref());
+    own.map(|health| format!("{health:?}")).collect()
+}
+
 /// The pools the node sees, as `pool` or `pool[devices]`.
 pub(crate) fn sees(snapshot: &Snapshot, node: &str) -> Vec<String> {
     let node = snapshot.node_named(node).expect("the node");
@@ -147,9 +164,10 @@ pub(crate) fn dump(s: &Snapshot) -> String {
             .map(|d| s.power.domain(*d).map(|d| d.budget))
             .collect();
         lines.push(format!(
-            "{:?} sees {:?} in {domains:?} wired {wiring:?}",
+            "{:?} sees {:?} {:?} in {domains:?} wired {wiring:?}",
             node.node,
-            sees(s, &node.node.name)
+            sees(s, &node.node.name),
+            health(s, &node.node.name)
         ));
     }
     for state in s.pools.iter().flatten() {

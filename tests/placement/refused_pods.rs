@@ -133,7 +133,13 @@ fn an_extended_resource_that_only_dra_serves() {
         )
     };
     let plain = asks("nvidia.com/gpu");
-    assert!(world.demand(&plain).expect("not mapped").is_empty());
+    assert!(world.demand(&asks("example.com/nic")).expect("not mapped").is_empty());
+    // Not mapped, but a device plugin's: where the same cards are claimed it could give one that is in use.
+    let claimed = "unserved_extended_resource: gpu.nvidia.com gives the devices here by claims, and the device plugin could \
+         give the pod one that is in use: make the pod anew with a claim for its nvidia.com/gpu";
+    assert_eq!(world.refused(&plain, "n"), claimed);
+    world.node("empty", &[]);
+    assert_eq!(world.check(&plain, "empty"), Ok(()));
     let mapping = |name: &str, created: &str| {
         json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
             "metadata": {"name": name, "creationTimestamp": created}, "spec": {"extendedResourceName": "nvidia.com/gpu"}})
@@ -159,12 +165,35 @@ fn an_extended_resource_that_only_dra_serves() {
         "unserved_extended_resource: deviceclass.resource.kubernetes.io/gpu is DeviceClass gpu, and the pod has no claim \
          for it: it would run without a device"
     );
-    // A node with a device plugin serves it.
-    world.apply(
-        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "n"},
-        "status": {"allocatable": {"nvidia.com/gpu": "4"}}}),
+    // A node with a device plugin serves it, unless its cards are claimed.
+    for node in ["n", "empty"] {
+        world.apply(
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "uid": node},
+            "status": {"allocatable": {"nvidia.com/gpu": "4"}}}),
+        );
+    }
+    assert_eq!(world.refused(&plain, "n"), claimed);
+    assert_eq!(world.check(&plain, "empty"), Ok(()));
+}
+
+#[test]
+fn cards_that_a_pod_of_the_device_plugin_may_hold() {
+    let mut world = one_node(&mixed());
+    world.claim("c", ask(1));
+    let mut old = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "namespace": "ml", "uid": "old"},
+        "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}});
+    world.apply(old.clone());
+    let held = "pod ml/old has nvidia.com/gpu from the device plugin, and may hold any device of gpu.nvidia.com here: make it \
+         anew with a claim (label its namespace wattlane.dev/enabled=true), or delete it";
+    assert_eq!(world.refused(&pod("p", &["c"]), "n"), format!("unknown_holder: {held}"));
+    assert_eq!(
+        says(&mut world, asking(json!({"allocationMode": "All"}))),
+        format!("unknown_holder: all devices asked, but {held}")
     );
-    assert_eq!(world.check(&plain, "n"), Ok(()));
+    old["status"] = json!({"phase": "Failed"});
+    world.apply(old);
+    world.claim("c", ask(1));
+    assert_eq!(world.devices(&pod("p", &["c"]), "n").len(), 1);
 }
 
 #[test]

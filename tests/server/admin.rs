@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use wattlane::admission::Skip;
+use wattlane::audit;
 use wattlane::cluster::WatchStatus as _;
 use wattlane::index::Kind;
 use wattlane::metrics::{Admitted, Bound, Metrics, Outcome, Readiness, Verb};
@@ -161,9 +162,10 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 }
 
 /// Every family, with the labels it may have.
-const FAMILIES: [(&str, &[&str]); 32] = [
+const FAMILIES: &[(&str, &[&str])] = &[
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
+    ("wattlane_audit_findings", &["kind"]),
     ("wattlane_binds_total", &["outcome"]),
     ("wattlane_build_info", &["version"]),
     ("wattlane_cache_age_seconds", &[]),
@@ -238,6 +240,12 @@ pub(crate) fn judge(page: &Page) {
     );
     closed(page, "wattlane_tls_reloads_total", "outcome", ["taken", "refused"]);
     closed(page, "wattlane_leader_changes_total", "change", ["gained", "lost"]);
+    closed(
+        page,
+        "wattlane_audit_findings",
+        "kind",
+        audit::Kind::ALL.map(audit::Kind::as_str),
+    );
     for family in ["alive", "restarts_total", "undecodable_total"] {
         closed(
             page,

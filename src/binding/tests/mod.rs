@@ -179,6 +179,9 @@ fn new_pod(name: &str, claims: &[Name]) -> Pod {
         claims: claims.iter().map(claim).collect(),
         extended_resources: vec![],
         extended_resource_claim: None,
+        claimed_resources: vec![],
+        fixed: false,
+        gated: false,
     }
 }
 

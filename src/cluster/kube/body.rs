@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::convert::{allocation_json, consumer_json};
-use crate::model::{Allocation, Consumer, NamespacedName};
+use crate::model::{Allocation, Consumer, GATE, NamespacedName};
 
 /// What keeps an allocated claim from vanishing (k8s.io/api/resource/v1 `Finalizer`).
 pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
@@ -151,6 +151,11 @@ pub(super) fn binding(pod: &NamespacedName, uid: &str, node: &str) -> Value {
 /// precondition.
 pub(super) fn poke(uid: &str, n: u128) -> Value {
     json!({"metadata": {"uid": uid, "labels": {"wattlane.dev/poked": n.to_string()}}})
+}
+
+/// Strategic merge patch that takes our scheduling gate away and leaves others. The UID is a precondition.
+pub(super) fn lift_gate(uid: &str) -> Value {
+    json!({"metadata": {"uid": uid}, "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}})
 }
 
 fn uid_of(consumer: &Value) -> &str {

@@ -135,3 +135,11 @@ fn documents_of_another_shape_do_no_harm() {
         assert_eq!(meta(&doc, "uid"), "");
     }
 }
+
+#[test]
+fn only_our_gate_is_lifted_and_only_off_this_pod() {
+    assert_eq!(
+        lift_gate("u"),
+        json!({"metadata": {"uid": "u"}, "spec": {"schedulingGates": [{"name": "wattlane.dev/admission", "$patch": "delete"}]}})
+    );
+}

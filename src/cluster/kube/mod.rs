@@ -8,6 +8,7 @@ mod body_tests;
 mod claims;
 #[cfg(test)]
 mod claims_tests;
+mod events;
 mod feed;
 mod lease;
 mod paths;
@@ -32,7 +33,7 @@ use tokio::task::JoinSet;
 
 use self::api::Api;
 use self::relist::Relists;
-use super::{Cluster, Lease, LeaseWrite, WatchStatus, WriteError};
+use super::{Cluster, Event, Lease, LeaseWrite, WatchStatus, WriteError};
 use crate::index::Kind;
 use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
 use crate::publish::IndexHandle;
@@ -174,5 +175,15 @@ impl Cluster for KubeCluster {
 
     async fn label_leader(&self, pod: &NamespacedName, leader: bool) -> Result<(), WriteError> {
         lease::label(&self.api, pod, leader).await
+    }
+
+    async fn event(&self, event: &Event) -> Result<(), WriteError> {
+        events::write(&self.api, event).await
+    }
+
+    async fn lift_gate(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError> {
+        let path = paths::pod(pod)?;
+        let patched = self.api.patch(&path, api::STRATEGIC_PATCH, &body::lift_gate(uid)).await;
+        patched.map(drop)
     }
 }

@@ -95,6 +95,14 @@ pub(super) fn pod(key: &NamespacedName) -> Result<Target, WriteError> {
     object(Kind::Pod, key)
 }
 
+/// The events of a namespace.
+pub(super) fn events(namespace: &str) -> Result<Target, WriteError> {
+    Ok(Target {
+        path: format!("/apis/events.k8s.io/v1/namespaces/{}/events", segment(namespace)?),
+        what: format!("an event in {namespace}"),
+    })
+}
+
 /// Nodes are in no namespace.
 pub(super) fn node(name: &str) -> Result<Target, WriteError> {
     Ok(Target {

@@ -1,0 +1,81 @@
+//! `wattlane audit`: what is wrong in a cluster now, as a table or as JSON. One look, which writes nothing.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{ClusterArg, Output, load_policy, table};
+use crate::app::Core;
+use crate::audit::{self, Finding};
+use crate::cluster::embedded::Embedded;
+use crate::convert;
+use crate::index::{Change, Object};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    cluster: ClusterArg,
+    /// Placement policy (YAML): power budgets, and which resources are devices.
+    #[arg(long)]
+    policy: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Exit code 1: there are findings.
+pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let policy = load_policy(args.policy.as_deref())?;
+    let core = match args.cluster.files() {
+        Some(files) => {
+            let embedded = Arc::new(Embedded::load(&files)?);
+            super::say_assumptions(&embedded);
+            let core = Core::start(embedded.clone(), policy).await?;
+            show_waiting(&core, &embedded).await?;
+            core
+        }
+        None => Core::start(Arc::new(args.cluster.connect().await?), policy).await?,
+    };
+    let findings = audit::audit(&core.reader.load(), &core.policy.load());
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        Output::Json => serde_json::to_writer(&mut out, &document(&findings))?,
+        Output::Table if findings.is_empty() => out.write_all(b"no findings\n")?,
+        Output::Table => out.write_all(rows(&findings).as_bytes())?,
+    }
+    if args.output == Output::Json {
+        out.write_all(b"\n")?;
+    }
+    Ok(ExitCode::from(u8::from(!findings.is_empty())))
+}
+
+/// The files' pods that wait for a node, as they are: they were created in some cluster, which shows in their UID. Those
+/// without one are manifests, and have not been through anything.
+async fn show_waiting(core: &Core, embedded: &Embedded) -> anyhow::Result<()> {
+    for pod in embedded
+        .pending()
+        .iter()
+        .filter(|pod| pod["metadata"]["uid"].is_string())
+    {
+        let pod = convert::pod(pod)?;
+        core.index.change(Change::Upsert(Object::Pod(pod))).await?;
+    }
+    Ok(core.index.flush().await?)
+}
+
+fn document(findings: &[Finding]) -> serde_json::Value {
+    let one = |f: &Finding| json!({"kind": f.kind.as_str(), "object": f.object, "message": f.message});
+    json!({"findings": findings.iter().map(one).collect::<Vec<_>>()})
+}
+
+fn rows(findings: &[Finding]) -> String {
+    let head = ["KIND", "OBJECT", "MESSAGE"].map(str::to_owned);
+    let row = |f: &Finding| [f.kind.as_str().to_owned(), f.object.clone(), f.message.clone()];
+    table(
+        &std::iter::once(head)
+            .chain(findings.iter().map(row))
+            .collect::<Vec<_>>(),
+    )
+}
