@@ -37,6 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("metrics", &["model", "index", "cluster"]),
     ("certs", &[]),
+    ("keeper", &["certs", "cluster", "metrics", "model", "server"]),
     (
         "server",
         &[
@@ -74,12 +75,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policy",
             "admission",
             "server",
+            "keeper",
         ],
     ),
     (
         "cli",
         &[
             "app",
+            "keeper",
             "model",
             "topology",
             "snapshot",

@@ -20,7 +20,7 @@ use anyhow::Context as _;
 use crate::app::PolicySource;
 use crate::cluster::embedded::Embedded;
 use crate::cluster::kube::KubeCluster;
-use crate::model::{Classified, DeviceId};
+use crate::model::{Classified, DeviceId, NamespacedName};
 use crate::policy::Policy;
 use crate::selector::Selectors;
 use crate::snapshot::Snapshot;
@@ -119,7 +119,7 @@ pub fn main() -> ExitCode {
             Command::Explain(args) => explain::run(args).await,
             Command::Check(args) => run_check(args).await,
             Command::Probe(args) => probe::run(args).await,
-            Command::Certs(args) => certs::run(args),
+            Command::Certs(args) => certs::run_any(args).await,
         }
     });
     // A bind that is still looking after itself was waited for by `serve`; nothing else is worth waiting for.
@@ -198,6 +198,16 @@ async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Output::Table => report.write_text(&mut out)?,
     }
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// `[NAMESPACE/]NAME` of a Secret.
+fn secret_name(text: &str, namespace: &str) -> anyhow::Result<NamespacedName> {
+    let (namespace, name) = text.split_once('/').unwrap_or((namespace, text));
+    anyhow::ensure!(
+        !namespace.is_empty() && !name.is_empty() && !name.contains('/'),
+        "{text:?} is no [NAMESPACE/]NAME"
+    );
+    Ok(NamespacedName::new(namespace, name))
 }
 
 /// What the snapshot says of a device. None: it is not published.

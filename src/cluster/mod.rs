@@ -3,6 +3,7 @@
 pub mod embedded;
 pub mod files;
 pub mod kube;
+pub mod secrets;
 
 use async_trait::async_trait;
 

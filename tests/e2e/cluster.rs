@@ -27,6 +27,16 @@ pub(crate) struct Cluster {
     client: kube::Client,
     listen: u16,
     admin: u16,
+    certificates: Certificates,
+}
+
+/// Where wattlane's certificates are.
+#[derive(Clone, Copy, PartialEq)]
+enum Certificates {
+    /// Files that `wattlane certs` makes.
+    Files,
+    /// The Secrets of the manifest, with these --tls-lifetimes.
+    Kept(&'static str),
 }
 
 /// Runs a test in a cluster of its own. Logs are printed when it fails; nothing is left running either way.
@@ -34,9 +44,18 @@ pub(crate) async fn run(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
     Box::pin(run_with(&[], test)).await;
 }
 
+/// With certificates that wattlane keeps itself, of short lives.
+pub(crate) async fn run_kept(lifetimes: &'static str, test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
+    Box::pin(run_in(&[], Certificates::Kept(lifetimes), test)).await;
+}
+
 /// With more flags for kube-apiserver.
 pub(crate) async fn run_with(flags: &[&str], test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
-    let mut cluster = Box::pin(Cluster::start(flags))
+    Box::pin(run_in(flags, Certificates::Files, test)).await;
+}
+
+async fn run_in(flags: &[&str], certificates: Certificates, test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
+    let mut cluster = Box::pin(Cluster::start(flags, certificates))
         .await
         .unwrap_or_else(|e| panic!("no cluster: {e:#}"));
     let outcome = test(&mut cluster).await.and_then(|()| cluster.plane.all_alive());
@@ -47,7 +66,7 @@ pub(crate) async fn run_with(flags: &[&str], test: impl AsyncFnOnce(&mut Cluster
 }
 
 impl Cluster {
-    async fn start(flags: &[&str]) -> Result<Self> {
+    async fn start(flags: &[&str], certificates: Certificates) -> Result<Self> {
         let plane = Plane::start_with(flags).await?;
         let [listen, admin, scheduler] = free_ports()?;
         let mut cluster = Self {
@@ -55,6 +74,7 @@ impl Cluster {
             plane,
             listen,
             admin,
+            certificates,
         };
         match cluster.install(scheduler).await {
             Ok(()) => Ok(cluster),
@@ -66,8 +86,10 @@ impl Cluster {
     }
 
     async fn install(&mut self, scheduler_port: u16) -> Result<()> {
-        self.make_certificates()?;
-        for file in ["namespace.yaml", "rbac.yaml", "scheduler.yaml"] {
+        if self.certificates == Certificates::Files {
+            self.make_certificates(&["--dns", "localhost,127.0.0.1"])?;
+        }
+        for file in ["namespace.yaml", "rbac.yaml", "certs.yaml", "scheduler.yaml"] {
             for object in manifest(file)? {
                 // Deployments would become pods that nothing here can run.
                 if object["kind"] != "Deployment" {
@@ -81,13 +103,19 @@ impl Cluster {
         std::fs::write(self.policy(), policy.as_str().context("policy.yaml holds no policy")?)?;
         self.start_wattlane().await?;
         self.register_webhook().await?;
+        if self.certificates != Certificates::Files {
+            self.make_certificates(&["--from-secret", "wattlane-system/wattlane-certs"])?;
+        }
         self.start_scheduler(scheduler_port).await
     }
 
-    fn make_certificates(&self) -> Result<()> {
+    fn make_certificates(&self, of: &[&str]) -> Result<()> {
         let made = Command::new(env!("CARGO_BIN_EXE_wattlane"))
-            .args(["certs", "--dns", "localhost,127.0.0.1", "--out"])
+            .arg("certs")
+            .args(of)
+            .arg("--out")
             .arg(self.certificates())
+            .env("KUBECONFIG", self.plane.kubeconfig(User::Admin))
             .output()?;
         ensure!(
             made.status.success(),
@@ -107,13 +135,21 @@ impl Cluster {
             .args(["--admin-listen", &format!("127.0.0.1:{}", self.admin)])
             .arg("--policy")
             .arg(self.policy())
-            .arg("--tls-cert")
-            .arg(certificates.join("tls.crt"))
-            .arg("--tls-key")
-            .arg(certificates.join("tls.key"))
-            .arg("--client-ca")
-            .arg(certificates.join("ca.crt"))
             .env("KUBECONFIG", self.plane.kubeconfig(User::Wattlane));
+        match self.certificates {
+            Certificates::Files => command
+                .arg("--tls-cert")
+                .arg(certificates.join("tls.crt"))
+                .arg("--tls-key")
+                .arg(certificates.join("tls.key"))
+                .arg("--client-ca")
+                .arg(certificates.join("ca.crt")),
+            Certificates::Kept(lifetimes) => command
+                .args(["--tls-secret", "wattlane-system/wattlane-certs"])
+                .args(["--tls-client-secret", "wattlane-system/wattlane-scheduler-client"])
+                .args(["--tls-name", "127.0.0.1,wattlane.wattlane-system.svc"])
+                .args(["--tls-lifetimes", lifetimes]),
+        };
         self.plane.run(WATTLANE, &mut command)?;
         let ready = format!("http://127.0.0.1:{}/readyz", self.admin);
         self.plane.healthy(&ready).await
@@ -126,8 +162,13 @@ impl Cluster {
 
     /// The configuration of the manifest, at an address that exists here.
     async fn register_webhook(&mut self) -> Result<()> {
-        let ca = std::fs::read(self.certificates().join("ca.crt"))?;
-        let bundle = base64::engine::general_purpose::STANDARD.encode(ca);
+        let bundle = match self.certificates {
+            Certificates::Files => {
+                let ca = std::fs::read(self.certificates().join("ca.crt"))?;
+                Some(base64::engine::general_purpose::STANDARD.encode(ca))
+            }
+            Certificates::Kept(_) => None,
+        };
         for mut object in manifest("webhook.yaml")? {
             for webhook in object["webhooks"]
                 .as_array_mut()
@@ -137,7 +178,10 @@ impl Cluster {
                     .as_str()
                     .context("no path in webhook.yaml")?;
                 let url = format!("https://127.0.0.1:{}{path}", self.listen);
-                webhook["clientConfig"] = json!({"url": url, "caBundle": bundle});
+                webhook["clientConfig"] = json!({"url": url});
+                if let Some(bundle) = &bundle {
+                    webhook["clientConfig"]["caBundle"] = json!(bundle);
+                }
             }
             self.apply(&object, "").await?;
         }

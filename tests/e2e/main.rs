@@ -21,6 +21,7 @@ mod fabric;
 mod probe;
 mod refusal;
 mod restart;
+mod rotation;
 mod taint_rules;
 mod untouched;
 mod user_claims;

@@ -62,6 +62,7 @@ async fn start(cards: usize) -> World {
         .await
         .expect("starts");
     let net = Net {
+        kept: None,
         admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         ..Net::loopback()
     };

@@ -21,6 +21,7 @@ const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
+pub(super) const JSON_PATCH: &str = "application/json-patch+json";
 /// JSON is YAML.
 pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 

@@ -11,6 +11,7 @@ mod claims_tests;
 mod feed;
 mod paths;
 mod raw;
+mod secrets;
 mod templates;
 mod watch;
 #[cfg(test)]
