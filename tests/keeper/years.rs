@@ -61,7 +61,7 @@ fn check(world: &World, schedulers: &[Scheduler]) -> Result<(), TestCaseError> {
     prop_assert_eq!(world.may_call(&newest), Ok(()));
     for s in schedulers {
         if world.now() - s.since < OVERLAP - 2 * AWAY {
-            for used in world.replicas.iter().filter_map(|r| r.in_use()) {
+            for used in world.in_use() {
                 let known = trust::serves(&s.ca, used.cert.as_bytes(), &names(), world.now());
                 prop_assert!(
                     known.is_ok(),
@@ -121,7 +121,7 @@ async fn live(world: &mut World, events: Vec<(i64, Event)>) -> Result<(), TestCa
             }
             Event::Scheduler => {
                 schedulers.push(scheduler(world));
-                if schedulers.len() > 6 {
+                if schedulers.len() > 3 {
                     schedulers.remove(0);
                 }
             }
