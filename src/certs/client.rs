@@ -15,7 +15,7 @@ pub const NAME: &str = "kube-scheduler";
 /// Nothing can be signed.
 pub fn advance(ring: &Keyring, found: &Data, view: &View<'_>) -> anyhow::Result<Option<(Data, Cause)>> {
     let bundle = ring.bundle();
-    let usable = pair(found, LEAF.0, LEAF.1).ok().flatten().filter(|pair| {
+    let usable = pair(found, LEAF.0, LEAF.1).ok().filter(|pair| {
         let named = Facts::of_pem(pair.cert.as_bytes()).is_ok_and(|f| f.names.iter().any(|n| n == NAME));
         named && trust::calls(&ring.trusted(), pair.cert.as_bytes(), view.now).is_ok()
     });

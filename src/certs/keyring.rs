@@ -52,8 +52,9 @@ impl Keyring {
     pub fn read(data: &Data) -> (Self, Vec<&'static str>) {
         let mut faults = vec![];
         let mut pair = |(cert, key): (&'static str, &'static str)| match pair(data, cert, key) {
-            Ok(pair) => pair,
-            Err(()) => {
+            Ok(pair) => Some(pair),
+            Err(Unusable::Missing) => None,
+            Err(Unusable::Garbled) => {
                 faults.push(cert);
                 None
             }
@@ -144,23 +145,31 @@ pub(super) fn certificate(authority: &Authority) -> Option<CertificateDer<'stati
     trust::authorities(authority.pair().cert.as_bytes()).into_iter().next()
 }
 
-/// None: not there. An error: there, and the two do not belong together or are no PEM.
-pub fn pair(data: &Data, cert: &str, key: &str) -> Result<Option<Pair>, ()> {
+/// Why there is no pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    Missing,
+    /// No PEM, or two halves that do not belong together.
+    Garbled,
+}
+
+/// The pair under two names.
+///
+/// # Errors
+/// There is none, or it cannot be used.
+pub fn pair(data: &Data, cert: &str, key: &str) -> Result<Pair, Unusable> {
     let text = |name| data.get(name).map(Vec::as_slice).unwrap_or_default();
     let (cert, key) = (text(cert), text(key));
     if cert.is_empty() && key.is_empty() {
-        return Ok(None);
+        return Err(Unusable::Missing);
     }
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| ());
-    let pair = Pair {
-        cert: text(cert)?,
-        key: text(key)?,
-    };
-    let facts = Facts::of_pem(cert).map_err(|_| ())?;
-    let key = KeyPair::from_pem(&pair.key).map_err(|_| ())?;
-    if facts.public_key == key.public_key_raw() {
-        Ok(Some(pair))
-    } else {
-        Err(())
-    }
+    whole(cert, key).ok_or(Unusable::Garbled)
+}
+
+fn whole(cert: &[u8], key: &[u8]) -> Option<Pair> {
+    let facts = Facts::of_pem(cert).ok()?;
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let (cert, key) = (text(cert)?, text(key)?);
+    let own = KeyPair::from_pem(&key).ok()?;
+    (facts.public_key == own.public_key_raw()).then_some(Pair { cert, key })
 }

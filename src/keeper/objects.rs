@@ -127,8 +127,9 @@ mod tests {
         let found = hooks(&["", &bundle, "b2xk"]);
         let patched = patch(&found, "CA").expect("ours").expect("differs");
         let mut after = found.clone();
-        json_patch::patch(&mut after, &serde_json::from_value(patched).expect("RFC 6902")).expect("applies");
-        assert_eq!(after, hooks(&[&bundle; 3]));
+        let patched: json_patch::Patch = serde_json::from_value(patched).expect("RFC 6902");
+        json_patch::patch(&mut after, &patched).expect("applies");
+        assert_eq!(after, hooks(&[bundle.as_str(); 3]));
     }
 
     #[test]

@@ -89,10 +89,10 @@ async fn live(world: &mut World, events: Vec<(i64, Event)>) -> Result<(), TestCa
     for (pause, event) in events {
         world.pass(pause);
         check(world, &schedulers)?;
-        for at in 0..2 {
-            if world.now() - seen[at] > AWAY / 2 {
+        for (at, seen) in seen.iter_mut().enumerate() {
+            if world.now() - *seen > AWAY / 2 {
                 look(world, at).await;
-                seen[at] = world.now();
+                *seen = world.now();
                 check(world, &schedulers)?;
             }
         }
