@@ -1,6 +1,13 @@
 //! Certificates: makes a small authority and the pairs it signs (ECDSA P-256), and reads what certificates say.
-//! Knows nothing of files or of where a pair is used.
+//! Knows nothing of files or of where a pair is used. `keyring` is the content of the Secret of `serve --tls-secret`,
+//! `rotation` what becomes of it in time, `client` the Secret of its client, `trust` what a client makes of a certificate.
 
+pub mod client;
+pub mod keyring;
+pub mod rotation;
+pub mod trust;
+
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
@@ -10,11 +17,14 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use x509_parser::extensions::GeneralName;
 
+/// Seconds.
+pub const DAY: i64 = 86_400;
 /// Ten years: the authority outlives the pairs it signs many times over, and replacing it means a new caBundle.
-const AUTHORITY_DAYS: u32 = 3650;
-/// Certificates are valid from an hour ago: clocks in a cluster differ.
-const BACKDATED: Duration = Duration::from_secs(3600);
+const AUTHORITY_LIFE: i64 = 3650 * DAY;
+/// Seconds. Certificates are valid from an hour ago: clocks in a cluster differ.
+const BACKDATED: i64 = 3600;
 
 /// A certificate (chain) and its key, PEM.
 #[derive(Clone)]
@@ -34,11 +44,16 @@ impl std::fmt::Debug for Pair {
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pair: Pair,
-    not_after: i64,
+    facts: Facts,
 }
 
 impl Authority {
     pub fn new() -> anyhow::Result<Self> {
+        Self::made_at(now(), AUTHORITY_LIFE)
+    }
+
+    /// Valid for `life` seconds from `now` (seconds since the epoch).
+    pub fn made_at(now: i64, life: i64) -> anyhow::Result<Self> {
         let key = KeyPair::generate().context("cannot make a key")?;
         // The name carries some of the key: two authorities of ours in one trust bundle are told apart by it.
         let id: String = key
@@ -52,23 +67,32 @@ impl Authority {
         params.distinguished_name = common_name(&format!("wattlane CA {id}"));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        validity(&mut params, AUTHORITY_DAYS, i64::MAX)?;
+        validity(&mut params, now, now + life);
         let cert = params.self_signed(&key).context("cannot sign the CA certificate")?;
-        Self::read(&Pair {
+        Self::of(&Pair {
             cert: cert.pem(),
             key: key.serialize_pem(),
         })
     }
 
     /// # Errors
-    /// Not PEM, not a CA, expired, or the key is not this certificate's.
+    /// As [`Self::of`], or expired.
     pub fn read(pair: &Pair) -> anyhow::Result<Self> {
+        let authority = Self::of(pair)?;
+        if authority.facts.not_after <= now() {
+            bail!("the CA certificate has expired; make a new one with --new-ca");
+        }
+        Ok(authority)
+    }
+
+    /// Expired or not.
+    ///
+    /// # Errors
+    /// Not PEM, not a CA, or the key is not this certificate's.
+    pub fn of(pair: &Pair) -> anyhow::Result<Self> {
         let facts = Facts::of_pem(pair.cert.as_bytes())?;
         if !facts.is_ca {
             bail!("this certificate is not one of a CA");
-        }
-        if facts.not_after <= now() {
-            bail!("the CA certificate has expired; make a new one with --new-ca");
         }
         let key = KeyPair::from_pem(&pair.key).context("cannot read the CA key")?;
         if facts.public_key != key.public_key_raw() {
@@ -77,7 +101,7 @@ impl Authority {
         Ok(Self {
             issuer: Issuer::from_ca_cert_pem(&pair.cert, key).context("cannot read the CA certificate")?,
             pair: pair.clone(),
-            not_after: facts.not_after,
+            facts,
         })
     }
 
@@ -85,18 +109,39 @@ impl Authority {
         &self.pair
     }
 
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
     /// A serving pair for DNS names and IP addresses; valid `days`, but never longer than the authority itself.
     pub fn serving(&self, names: &[String], days: u32) -> anyhow::Result<Pair> {
+        self.serving_at(names, now(), seconds(days)?)
+    }
+
+    /// The same at a time of the caller's, in seconds.
+    pub fn serving_at(&self, names: &[String], now: i64, life: i64) -> anyhow::Result<Pair> {
         let first = names.first().context("a serving certificate needs at least one name")?;
-        self.leaf(names, first, ExtendedKeyUsagePurpose::ServerAuth, days)
+        self.leaf(names, first, ExtendedKeyUsagePurpose::ServerAuth, now, life)
     }
 
     /// A client pair; `name` is both its common name and its DNS name.
     pub fn client(&self, name: &str, days: u32) -> anyhow::Result<Pair> {
-        self.leaf(&[name.to_owned()], name, ExtendedKeyUsagePurpose::ClientAuth, days)
+        self.client_at(name, now(), seconds(days)?)
     }
 
-    fn leaf(&self, names: &[String], common: &str, usage: ExtendedKeyUsagePurpose, days: u32) -> anyhow::Result<Pair> {
+    /// The same at a time of the caller's, in seconds.
+    pub fn client_at(&self, name: &str, now: i64, life: i64) -> anyhow::Result<Pair> {
+        self.leaf(&[name.to_owned()], name, ExtendedKeyUsagePurpose::ClientAuth, now, life)
+    }
+
+    fn leaf(
+        &self,
+        names: &[String],
+        common: &str,
+        usage: ExtendedKeyUsagePurpose,
+        now: i64,
+        life: i64,
+    ) -> anyhow::Result<Pair> {
         let key = KeyPair::generate().context("cannot make a key")?;
         let mut params =
             CertificateParams::new(names).with_context(|| format!("not a name a certificate can carry: {names:?}"))?;
@@ -104,7 +149,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![usage];
-        validity(&mut params, days, self.not_after)?;
+        validity(&mut params, now, (now + life).min(self.facts.not_after));
         let cert = params.signed_by(&key, &self.issuer).context("cannot sign")?;
         Ok(Pair {
             cert: cert.pem(),
@@ -136,20 +181,22 @@ fn common_name(name: &str) -> DistinguishedName {
     dn
 }
 
-fn validity(params: &mut CertificateParams, days: u32, at_most: i64) -> anyhow::Result<()> {
+fn seconds(days: u32) -> anyhow::Result<i64> {
     if !(1..=36_500).contains(&days) {
         bail!("{days} days: a certificate is valid for 1 to 36500 days");
     }
-    let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    let seconds = |at: i64| Duration::from_secs(u64::try_from(at).unwrap_or(0));
-    let start = now();
-    let end = (start + i64::from(days) * 86_400).min(at_most);
-    params.not_before = epoch + seconds(start).saturating_sub(BACKDATED);
-    params.not_after = epoch + seconds(end);
-    Ok(())
+    Ok(i64::from(days) * DAY)
 }
 
-fn now() -> i64 {
+fn validity(params: &mut CertificateParams, start: i64, end: i64) {
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let since = |at: i64| Duration::from_secs(u64::try_from(at).unwrap_or(0));
+    params.not_before = epoch + since(start - BACKDATED);
+    params.not_after = epoch + since(end);
+}
+
+/// The system's clock, in seconds since the epoch.
+pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
@@ -158,9 +205,13 @@ fn now() -> i64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Seconds since the epoch.
+    pub not_before: i64,
+    /// Seconds since the epoch.
     pub not_after: i64,
     /// Common name first (where there is one), then the DNS names.
     pub names: Vec<String>,
+    /// IP addresses it is for.
+    pub addresses: Vec<IpAddr>,
     pub is_ca: bool,
     /// The bits of the public key.
     pub public_key: Vec<u8>,
@@ -176,18 +227,36 @@ impl Facts {
         let (_, cert) = x509_parser::parse_x509_certificate(der).context("not an X.509 certificate")?;
         let common = cert.subject().iter_common_name().filter_map(|n| n.as_str().ok());
         let alternative = cert.subject_alternative_name().ok().flatten();
-        let dns = alternative.iter().flat_map(|san| &san.value.general_names);
-        let dns = dns.filter_map(|name| match name {
-            x509_parser::extensions::GeneralName::DNSName(name) => Some(*name),
+        let alternatives = || alternative.iter().flat_map(|san| &san.value.general_names);
+        let dns = alternatives().filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some(*name),
+            _ => None,
+        });
+        let addresses = alternatives().filter_map(|name| match name {
+            GeneralName::IPAddress(bytes) => address(bytes),
             _ => None,
         });
         Ok(Self {
+            not_before: cert.validity().not_before.timestamp(),
             not_after: cert.validity().not_after.timestamp(),
+            addresses: addresses.collect(),
             names: common.chain(dns).map(str::to_owned).collect(),
             is_ca: cert.is_ca(),
             public_key: cert.public_key().subject_public_key.data.to_vec(),
         })
     }
+}
+
+impl Facts {
+    /// When one of ours was made.
+    pub fn made(&self) -> i64 {
+        self.not_before + BACKDATED
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
 
 #[cfg(test)]
@@ -204,6 +273,7 @@ mod tests {
             [names[0].as_str(), names[0].as_str()],
             "CN, then DNS names, no IPs"
         );
+        assert_eq!(facts.addresses, [IpAddr::from([127, 0, 0, 1])]);
         assert!(!facts.is_ca);
         assert!((facts.not_after - now() - 10 * 86_400).abs() < 60);
     }
@@ -214,7 +284,7 @@ mod tests {
         let again = Authority::read(first.pair()).expect("reads back");
         let leaf = again.client("kube-scheduler", 36_500).expect("signs");
         let facts = Facts::of_pem(leaf.cert.as_bytes()).expect("reads");
-        assert_eq!(facts.not_after, first.not_after);
+        assert_eq!(facts.not_after, first.facts.not_after);
 
         let other = Authority::new().expect("a CA");
         let mixed = Pair {

@@ -9,6 +9,7 @@ pub mod cli;
 pub mod cluster;
 pub mod convert;
 pub mod index;
+pub mod keeper;
 pub mod leader;
 pub mod metrics;
 pub mod model;

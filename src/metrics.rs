@@ -55,6 +55,11 @@ pub struct Metrics {
     audit_findings: IntGaugeVec,
     tls_reloads: IntCounterVec,
     pub tls_not_after: IntGauge,
+    tls_rotations: IntCounterVec,
+    /// When the CA that signs now expires, seconds since the epoch; 0: none is kept.
+    pub tls_ca_not_after: IntGauge,
+    /// From when on an announced CA signs, seconds since the epoch; 0: none is announced.
+    pub tls_ca_switch: IntGauge,
     pub handshake_failures: IntCounter,
     pub connections: IntGauge,
     pub connections_total: IntCounter,
@@ -226,6 +231,22 @@ impl Metrics {
                 "wattlane_tls_certificate_expiry_timestamp_seconds",
                 "When the serving certificate expires.",
             )?,
+            tls_rotations: counters(
+                r,
+                "wattlane_tls_rotations_total",
+                "What was done about the certificates of the Secret, and how it ended.",
+                &["action", "outcome"],
+            )?,
+            tls_ca_not_after: gauge(
+                r,
+                "wattlane_tls_ca_expiry_timestamp_seconds",
+                "When the CA that signs now expires; 0 without --tls-secret.",
+            )?,
+            tls_ca_switch: gauge(
+                r,
+                "wattlane_tls_ca_switch_timestamp_seconds",
+                "From when on an announced CA signs; 0 while none is announced.",
+            )?,
             handshake_failures: counter(
                 r,
                 "wattlane_tls_handshake_failures_total",
@@ -298,6 +319,11 @@ impl Metrics {
             self.leader_changes.with_label_values(&[change]);
         }
         self.audited(&[]);
+        for action in labels::ROTATIONS {
+            for outcome in labels::ROTATED {
+                self.tls_rotations.with_label_values(&[action, outcome]);
+            }
+        }
         for outcome in ["taken", "refused"] {
             self.tls_reloads.with_label_values(&[outcome]);
         }
@@ -387,6 +413,11 @@ impl Metrics {
         ] {
             counter.inc_by(total.saturating_sub(counter.get()));
         }
+    }
+
+    /// An action on the certificates of the Secret and how it ended, of the closed sets in `labels`.
+    pub fn tls_rotation(&self, action: &'static str, outcome: &'static str) {
+        self.tls_rotations.with_label_values(&[action, outcome]).inc();
     }
 
     /// The power domains as they are now: `label=value`, budget and use in watts, and whether all that is in use is

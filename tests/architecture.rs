@@ -40,6 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("metrics", &["audit", "model", "index", "cluster"]),
     ("certs", &[]),
+    ("keeper", &["certs", "cluster", "metrics", "model", "server"]),
     (
         "server",
         &[
@@ -79,6 +80,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policy",
             "admission",
             "server",
+            "keeper",
         ],
     ),
     (
@@ -86,6 +88,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "app",
             "audit",
+            "keeper",
             "model",
             "topology",
             "snapshot",

@@ -28,7 +28,7 @@ use crate::publish::{self, Fits, IndexHandle, Poke, Reader};
 use crate::selector::Selectors;
 
 pub use logging::{LogArgs, LogFormat};
-pub use net::{App, Net, TlsFiles, serve};
+pub use net::{App, Kept, Net, TlsFiles, serve};
 pub use policy::PolicySource;
 
 /// How long a command waits for the first complete picture of the cluster.

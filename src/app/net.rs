@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Core, Ended};
 use crate::certs;
+use crate::cluster::secrets::CertStore;
+use crate::keeper::{Keeper, Settings};
 use crate::server::handlers::Handlers;
 use crate::server::{Limits, Material, Server, Tls, TlsOptions, admin};
 
@@ -22,6 +24,12 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
+/// Certificates that are kept in a Secret, by us.
+pub struct Kept {
+    pub store: Arc<dyn CertStore>,
+    pub settings: Settings,
+}
+
 /// Where to listen and who may come.
 pub struct Net {
     pub listen: SocketAddr,
@@ -29,6 +37,8 @@ pub struct Net {
     pub admin: Option<SocketAddr>,
     /// None: a self-signed pair in memory.
     pub tls: Option<TlsFiles>,
+    /// Instead of files; then the CA in the Secret is the client CA too.
+    pub kept: Option<Kept>,
     pub client_ca: Option<PathBuf>,
     /// Common or DNS names of client certificates that may call the extender; empty: any the CA signed.
     pub client_names: Vec<String>,
@@ -47,6 +57,7 @@ impl Net {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             admin: None,
             tls: None,
+            kept: None,
             client_ca: None,
             client_names: vec![],
             limits: Limits::default(),
@@ -82,10 +93,15 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
             )
         }
     };
+    let client_ca = match (&net.kept, &ca_pem) {
+        // Until the Secret has been read: nobody has a certificate of this CA, so nobody may call the extender.
+        (Some(_), Some(nobody)) => Some(Material::Text(nobody.clone())),
+        _ => net.client_ca.clone().map(Material::File),
+    };
     let options = TlsOptions {
         cert,
         key,
-        client_ca: net.client_ca.clone().map(Material::File),
+        client_ca,
         client_names: net.client_names.clone(),
     };
     let tls = Arc::new(Tls::load(options)?);
@@ -116,16 +132,36 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
             Some(address)
         }
     };
-    let watching = tls.clone().watch(
-        TLS_EVERY,
-        core.metrics.clone(),
-        core.readiness.clone(),
-        core.stop.clone(),
-    );
-    tasks.spawn(async {
-        watching.await;
-        ("TLS reload", Ok(()))
-    });
+    let (metrics, readiness, stopped) = (core.metrics.clone(), core.readiness.clone(), core.stop.clone());
+    match net.kept {
+        Some(kept) => {
+            readiness.certificate_expires(0);
+            // Randomness of the standard library, of which a replica needs very little.
+            let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+            let jitter = (random % 1024) as f64 / 1024.0;
+            let clock = Box::new(certs::now);
+            let keeper = Keeper::new(
+                kept.settings,
+                kept.store,
+                clock,
+                jitter,
+                tls.clone(),
+                metrics,
+                readiness,
+            );
+            tasks.spawn(async move {
+                keeper.run(stopped).await;
+                ("certificates", Ok(()))
+            });
+        }
+        None => {
+            let watching = tls.clone().watch(TLS_EVERY, metrics, readiness, stopped);
+            tasks.spawn(async {
+                watching.await;
+                ("TLS reload", Ok(()))
+            });
+        }
+    }
     let server = Server {
         service: Arc::new(Handlers {
             reader: core.reader.clone(),

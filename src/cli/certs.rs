@@ -2,6 +2,7 @@
 //! Making certificates is `certs`'s business; this file owns names, permissions and what is overwritten when.
 
 mod bundle;
+mod secret;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -40,19 +41,25 @@ pub struct Args {
     /// Write the CA into every caBundle of these manifests, in place.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     ca_bundle_into: Vec<PathBuf>,
+    /// Of the Secret that `serve --tls-secret` keeps: ca.crt with all that is trusted, and a client pair for a kube-scheduler
+    /// that cannot mount the Secret of --tls-client-secret. Nothing is written to the cluster.
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with_all = ["dns", "client_name", "new_ca", "ca_bundle_into"])]
+    from_secret: Option<String>,
     #[arg(long, value_enum, default_value_t)]
     output: Output,
+}
+
+pub(super) async fn run_any(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.from_secret {
+        Some(secret) => secret::run(args, secret).await,
+        None => run(args),
+    }
 }
 
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let file = |name: &str| args.out.join(name);
     let leafs = ["tls.crt", "tls.key", "client.crt", "client.key"].map(file);
-    if let Some(there) = leafs.iter().find(|f| f.exists()).filter(|_| !args.force) {
-        bail!(
-            "{} is there already: --force replaces it (and keeps the CA)",
-            there.display()
-        );
-    }
+    nothing_there(args, &leafs)?;
     // Before anything is written: a manifest that cannot take the CA stops the command.
     let manifests = args
         .ca_bundle_into
@@ -106,6 +113,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     print(args, &names, made)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn nothing_there(args: &Args, files: &[PathBuf]) -> anyhow::Result<()> {
+    if let Some(there) = files.iter().find(|f| f.exists()).filter(|_| !args.force) {
+        bail!(
+            "{} is there already: --force replaces it (and keeps the CA)",
+            there.display()
+        );
+    }
+    Ok(())
 }
 
 fn print(args: &Args, names: &[String], made: bool) -> anyhow::Result<()> {

@@ -22,7 +22,7 @@ use anyhow::Context as _;
 use crate::app::PolicySource;
 use crate::cluster::embedded::Embedded;
 use crate::cluster::kube::KubeCluster;
-use crate::model::{Classified, DeviceId};
+use crate::model::{Classified, DeviceId, NamespacedName};
 use crate::policy::Policy;
 use crate::selector::Selectors;
 use crate::snapshot::Snapshot;
@@ -124,7 +124,7 @@ pub fn main() -> ExitCode {
             Command::Check(args) => run_check(args).await,
             Command::Audit(args) => audit::run(args).await,
             Command::Probe(args) => probe::run(args).await,
-            Command::Certs(args) => certs::run(args),
+            Command::Certs(args) => certs::run_any(args).await,
         }
     });
     // A bind that is still looking after itself was waited for by `serve`; nothing else is worth waiting for.
@@ -203,6 +203,16 @@ async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Output::Table => report.write_text(&mut out)?,
     }
     Ok(ExitCode::from(report.exit_code()))
+}
+
+/// `[NAMESPACE/]NAME` of a Secret.
+fn secret_name(text: &str, namespace: &str) -> anyhow::Result<NamespacedName> {
+    let (namespace, name) = text.split_once('/').unwrap_or((namespace, text));
+    anyhow::ensure!(
+        !namespace.is_empty() && !name.is_empty() && !name.contains('/'),
+        "{text:?} is no [NAMESPACE/]NAME"
+    );
+    Ok(NamespacedName::new(namespace, name))
 }
 
 /// What the snapshot says of a device. None: it is not published.

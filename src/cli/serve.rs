@@ -10,9 +10,13 @@ use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::election::Election;
-use super::{ClusterArg, load_policy};
-use crate::app::{self, Core, Net, TlsFiles};
+use super::{ClusterArg, load_policy, secret_name};
+use crate::app::{self, Core, Kept, Net, TlsFiles};
+use crate::certs::client;
+use crate::certs::rotation::Lifetimes;
 use crate::cluster::embedded::Embedded;
+use crate::cluster::kube::KubeCluster;
+use crate::keeper::Settings;
 use crate::server::Limits;
 
 #[derive(Debug, clap::Args)]
@@ -33,6 +37,8 @@ pub(super) struct Args {
     tls_cert: Option<PathBuf>,
     #[arg(long, requires = "tls_cert")]
     tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    secret: SecretArgs,
     /// Clients of the extender must show a certificate of this CA (PEM). Admission does not ask for one.
     #[arg(long)]
     client_ca: Option<PathBuf>,
@@ -46,20 +52,78 @@ pub(super) struct Args {
     audit_every: u64,
 }
 
+/// Certificates that are made, kept in a Secret and renewed by the replicas themselves.
+#[derive(Debug, clap::Args)]
+struct SecretArgs {
+    /// Keep CA and certificates in this Secret, which must exist (it may be empty), and the CA in the webhook's caBundle.
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with_all = ["tls_cert", "client_ca"])]
+    tls_secret: Option<String>,
+    /// Keep the client pair of kube-scheduler, and the CA it knows us by, in this Secret.
+    #[arg(long, value_name = "[NAMESPACE/]NAME", requires = "tls_secret")]
+    tls_client_secret: Option<String>,
+    /// Names and IP addresses that clients reach the service by; none: wattlane.NAMESPACE.svc and
+    /// wattlane-extender.NAMESPACE.svc, of the Secret's namespace.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tls_secret")]
+    tls_name: Vec<String>,
+    /// The MutatingWebhookConfiguration that calls us.
+    #[arg(long, value_name = "NAME", default_value = "wattlane")]
+    tls_webhook: String,
+    /// Lives of a CA, of its announcement and of a certificate, in seconds: for tests.
+    #[arg(long, hide = true, value_delimiter = ',', num_args = 1, requires = "tls_secret")]
+    tls_lifetimes: Vec<i64>,
+}
+
+impl SecretArgs {
+    fn kept(&self, cluster: Option<&Arc<KubeCluster>>) -> anyhow::Result<Option<Kept>> {
+        let Some(secret) = &self.tls_secret else {
+            return Ok(None);
+        };
+        let Some(cluster) = cluster else {
+            bail!("--tls-secret needs --cluster kube: files hold no Secrets");
+        };
+        let secret = secret_name(secret, cluster.namespace())?;
+        let client = self.tls_client_secret.as_ref();
+        let names = match self.tls_name.as_slice() {
+            [] => ["wattlane", "wattlane-extender"].map(|s| format!("{s}.{}.svc", secret.namespace)).to_vec(),
+            names => names.to_vec(),
+        };
+        let lifetimes = match self.tls_lifetimes.as_slice() {
+            [] => Lifetimes::default(),
+            &[authority, overlap, leaf] => Lifetimes::new(authority, overlap, leaf)?,
+            _ => bail!("--tls-lifetimes: three numbers"),
+        };
+        Ok(Some(Kept {
+            store: cluster.clone(),
+            settings: Settings {
+                client: client.map(|c| secret_name(c, cluster.namespace())).transpose()?,
+                webhooks: self.tls_webhook.clone(),
+                secret,
+                names,
+                lifetimes,
+            },
+        }))
+    }
+}
+
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = load_policy(args.policy.as_deref())?;
     let embedded = match args.cluster.files() {
         Some(files) => Some(Arc::new(Embedded::load(&files)?)),
         None => None,
     };
-    let core = match &embedded {
+    let (core, kept) = match &embedded {
         Some(embedded) => {
+            let kept = args.secret.kept(None)?;
             super::say_assumptions(embedded);
             let core = Core::start(embedded.clone(), policy).await?;
             create_pending(&core, embedded).await;
-            core
+            (core, kept)
         }
-        None => Core::spawn(Arc::new(args.cluster.connect().await?), policy, true)?,
+        None => {
+            let cluster = Arc::new(args.cluster.connect().await?);
+            let kept = args.secret.kept(Some(&cluster))?;
+            (Core::spawn(cluster, policy, true)?, kept)
+        }
     };
     let core = match args.election.settings(embedded.is_none())? {
         Some(settings) => {
@@ -76,18 +140,24 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (None, None) => None,
         _ => bail!("--tls-cert and --tls-key belong together"),
     };
-    if tls.is_none() {
+    if tls.is_none() && kept.is_none() {
         tracing::warn!("no --tls-cert: serving with a self-signed pair made in memory, which nobody else can verify");
     }
-    if args.client_ca.is_none() {
+    if args.client_ca.is_none() && kept.is_none() {
         tracing::warn!("no --client-ca: whoever reaches the extender can bind pods");
     }
+    let client_names = match &kept {
+        // The one name that the CA in the Secret signs for clients.
+        Some(_) => vec![client::NAME.to_owned()],
+        None => args.client_name.clone(),
+    };
     let net = Net {
         listen: args.listen,
         admin: Some(args.admin_listen),
         tls,
+        kept,
         client_ca: args.client_ca.clone(),
-        client_names: args.client_name.clone(),
+        client_names,
         limits: Limits::default(),
     };
     let leads = core.clone();

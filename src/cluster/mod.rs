@@ -5,6 +5,7 @@ pub mod embedded;
 pub mod files;
 pub mod kube;
 mod lease;
+pub mod secrets;
 
 use async_trait::async_trait;
 

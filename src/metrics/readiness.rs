@@ -15,6 +15,8 @@ pub enum Unready {
     NotListed(Kind),
     /// No sign of life from the watch for this long.
     Stale(Kind, Duration),
+    /// The Secret with it has not been read yet.
+    NoCertificate,
     CertificateExpired,
     Stopping,
 }
@@ -29,6 +31,7 @@ impl std::fmt::Display for Unready {
                 kind.as_str(),
                 age.as_secs()
             ),
+            Self::NoCertificate => f.write_str("there is no serving certificate yet"),
             Self::CertificateExpired => f.write_str("the serving certificate has expired"),
             Self::Stopping => f.write_str("shutting down"),
         }
@@ -42,7 +45,7 @@ pub struct Readiness {
     stale_after: Option<Duration>,
     /// Milliseconds from `started` to the last sign of life, plus one; 0: never listed.
     alive: [AtomicU64; Kind::ALL.len()],
-    /// Seconds since the epoch; i64::MAX: nothing that expires.
+    /// Seconds since the epoch; 0: there is none yet; i64::MAX: nothing that expires.
     not_after: AtomicI64,
     stopping: AtomicBool,
 }
@@ -96,8 +99,10 @@ impl Readiness {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_secs();
-        if i64::try_from(now).is_ok_and(|now| now >= self.not_after.load(Ordering::Relaxed)) {
-            missing.push(Unready::CertificateExpired);
+        match self.not_after.load(Ordering::Relaxed) {
+            0 => missing.push(Unready::NoCertificate),
+            end if i64::try_from(now).is_ok_and(|now| now >= end) => missing.push(Unready::CertificateExpired),
+            _ => {}
         }
         if self.stopping.load(Ordering::Relaxed) {
             missing.push(Unready::Stopping);
@@ -105,7 +110,7 @@ impl Readiness {
         missing
     }
 
-    /// The serving certificate now in use. Seconds since the epoch.
+    /// The serving certificate now in use. Seconds since the epoch; 0: there is none yet.
     pub fn certificate_expires(&self, not_after: i64) {
         self.not_after.store(not_after, Ordering::Relaxed);
         self.metrics.tls_not_after.set(not_after);
@@ -155,6 +160,8 @@ mod tests {
             ready.alive(kind);
         }
         assert_eq!((ready.listed(), ready.missing()), (Ok(()), vec![]));
+        ready.certificate_expires(0);
+        assert_eq!(ready.missing(), [Unready::NoCertificate]);
         ready.certificate_expires(1);
         ready.stop();
         assert_eq!(ready.missing(), [Unready::CertificateExpired, Unready::Stopping]);

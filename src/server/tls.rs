@@ -88,7 +88,10 @@ impl Tls {
 
     /// Looks at the files again. After an error the old configuration stays in use.
     pub fn reload(&self) -> anyhow::Result<Reloaded> {
-        let contents = read(&self.options)?;
+        self.switch(read(&self.options)?)
+    }
+
+    fn switch(&self, contents: Contents) -> anyhow::Result<Reloaded> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen == contents {
             return Ok(Reloaded::Unchanged);
@@ -97,6 +100,16 @@ impl Tls {
         *seen = contents;
         self.current.store(Arc::new(built?));
         Ok(Reloaded::Taken)
+    }
+
+    /// Takes a pair and a client CA (PEM) that come from elsewhere than the options: not to be mixed with `reload`. After an
+    /// error the old configuration stays in use.
+    pub fn take(&self, cert: &str, key: &str, client_ca: &str) -> anyhow::Result<Reloaded> {
+        self.switch(Contents {
+            cert: cert.as_bytes().to_vec(),
+            key: key.as_bytes().to_vec(),
+            client_ca: Some(client_ca.as_bytes().to_vec()),
+        })
     }
 
     /// When the serving certificate in use expires, in seconds since the epoch.

@@ -31,6 +31,16 @@ pub(crate) struct Cluster {
     /// Where kube-scheduler finds the extender: wattlane itself, or what leads to the replica that leads.
     extender: u16,
     replicas: Option<Replicas>,
+    certificates: Certificates,
+}
+
+/// Where wattlane's certificates are.
+#[derive(Clone, Copy, PartialEq)]
+enum Certificates {
+    /// Files that `wattlane certs` makes.
+    Files,
+    /// The Secrets of the manifest, with these --tls-lifetimes.
+    Kept(&'static str),
 }
 
 /// Runs a test in a cluster of its own. Logs are printed when it fails; nothing is left running either way.
@@ -38,21 +48,28 @@ pub(crate) async fn run(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
     Box::pin(run_with(&[], test)).await;
 }
 
+/// With certificates that wattlane keeps itself, of short lives.
+pub(crate) async fn run_kept(lifetimes: &'static str, test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
+    Box::pin(run_in(&[], Certificates::Kept(lifetimes), false, test)).await;
+}
+
 /// With more flags for kube-apiserver.
 pub(crate) async fn run_with(flags: &[&str], test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
-    let mut cluster = Box::pin(Cluster::start(flags))
-        .await
-        .unwrap_or_else(|e| panic!("no cluster: {e:#}"));
-    let outcome = test(&mut cluster).await.and_then(|()| cluster.plane.all_alive());
-    if let Err(e) = outcome {
-        cluster.plane.report();
-        panic!("{e:#}");
-    }
+    Box::pin(run_in(flags, Certificates::Files, false, test)).await;
 }
 
 /// With two replicas, `replicas::A` and `B`, of which one leads; admission is B's.
 pub(crate) async fn run_replicas(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
-    let mut cluster = Box::pin(Cluster::start_with(&[], true))
+    Box::pin(run_in(&[], Certificates::Files, true, test)).await;
+}
+
+async fn run_in(
+    flags: &[&str],
+    certificates: Certificates,
+    replicated: bool,
+    test: impl AsyncFnOnce(&mut Cluster) -> Result<()>,
+) {
+    let mut cluster = Box::pin(Cluster::start(flags, certificates, replicated))
         .await
         .unwrap_or_else(|e| panic!("no cluster: {e:#}"));
     let outcome = test(&mut cluster).await.and_then(|()| cluster.plane.all_alive());
@@ -63,11 +80,7 @@ pub(crate) async fn run_replicas(test: impl AsyncFnOnce(&mut Cluster) -> Result<
 }
 
 impl Cluster {
-    async fn start(flags: &[&str]) -> Result<Self> {
-        Self::start_with(flags, false).await
-    }
-
-    async fn start_with(flags: &[&str], replicated: bool) -> Result<Self> {
+    async fn start(flags: &[&str], certificates: Certificates, replicated: bool) -> Result<Self> {
         let plane = Plane::start_with(flags).await?;
         let [listen, admin, scheduler] = free_ports()?;
         let replicas = match replicated {
@@ -81,6 +94,7 @@ impl Cluster {
             admin,
             extender: replicas.as_ref().map_or(listen, |r| r.port),
             replicas,
+            certificates,
         };
         match cluster.install(scheduler).await {
             Ok(()) => Ok(cluster),
@@ -92,8 +106,10 @@ impl Cluster {
     }
 
     async fn install(&mut self, scheduler_port: u16) -> Result<()> {
-        self.make_certificates()?;
-        for file in ["namespace.yaml", "rbac.yaml", "scheduler.yaml"] {
+        if self.certificates == Certificates::Files {
+            self.make_certificates(&["--dns", "localhost,127.0.0.1"])?;
+        }
+        for file in ["namespace.yaml", "rbac.yaml", "certs.yaml", "scheduler.yaml"] {
             for object in manifest(file)? {
                 // Deployments would become pods that nothing here can run.
                 if object["kind"] != "Deployment" {
@@ -115,13 +131,19 @@ impl Cluster {
             false => self.start_wattlane().await?,
         }
         self.register_webhook().await?;
+        if self.certificates != Certificates::Files {
+            self.make_certificates(&["--from-secret", "wattlane-system/wattlane-certs"])?;
+        }
         self.start_scheduler(scheduler_port).await
     }
 
-    fn make_certificates(&self) -> Result<()> {
+    fn make_certificates(&self, of: &[&str]) -> Result<()> {
         let made = Command::new(env!("CARGO_BIN_EXE_wattlane"))
-            .args(["certs", "--dns", "localhost,127.0.0.1", "--out"])
+            .arg("certs")
+            .args(of)
+            .arg("--out")
             .arg(self.certificates())
+            .env("KUBECONFIG", self.plane.kubeconfig(User::Admin))
             .output()?;
         ensure!(
             made.status.success(),
@@ -155,14 +177,22 @@ impl Cluster {
             .args(["--admin-listen", &format!("127.0.0.1:{admin}")])
             .arg("--policy")
             .arg(self.policy())
-            .arg("--tls-cert")
-            .arg(certificates.join("tls.crt"))
-            .arg("--tls-key")
-            .arg(certificates.join("tls.key"))
-            .arg("--client-ca")
-            .arg(certificates.join("ca.crt"))
             .envs(env.iter().copied())
             .env("KUBECONFIG", self.plane.kubeconfig(User::Wattlane));
+        match self.certificates {
+            Certificates::Files => command
+                .arg("--tls-cert")
+                .arg(certificates.join("tls.crt"))
+                .arg("--tls-key")
+                .arg(certificates.join("tls.key"))
+                .arg("--client-ca")
+                .arg(certificates.join("ca.crt")),
+            Certificates::Kept(lifetimes) => command
+                .args(["--tls-secret", "wattlane-system/wattlane-certs"])
+                .args(["--tls-client-secret", "wattlane-system/wattlane-scheduler-client"])
+                .args(["--tls-name", "127.0.0.1,wattlane.wattlane-system.svc"])
+                .args(["--tls-lifetimes", lifetimes]),
+        };
         self.plane.run(name, command)?;
         self.plane.healthy(&format!("http://127.0.0.1:{admin}/readyz")).await
     }
@@ -209,8 +239,13 @@ impl Cluster {
 
     /// The configuration of the manifest, at an address that exists here.
     async fn register_webhook(&mut self) -> Result<()> {
-        let ca = std::fs::read(self.certificates().join("ca.crt"))?;
-        let bundle = base64::engine::general_purpose::STANDARD.encode(ca);
+        let bundle = match self.certificates {
+            Certificates::Files => {
+                let ca = std::fs::read(self.certificates().join("ca.crt"))?;
+                Some(base64::engine::general_purpose::STANDARD.encode(ca))
+            }
+            Certificates::Kept(_) => None,
+        };
         for mut object in manifest("webhook.yaml")? {
             for webhook in object["webhooks"]
                 .as_array_mut()
@@ -220,7 +255,10 @@ impl Cluster {
                     .as_str()
                     .context("no path in webhook.yaml")?;
                 let url = format!("https://127.0.0.1:{}{path}", self.listen);
-                webhook["clientConfig"] = json!({"url": url, "caBundle": bundle});
+                webhook["clientConfig"] = json!({"url": url});
+                if let Some(bundle) = &bundle {
+                    webhook["clientConfig"]["caBundle"] = json!(bundle);
+                }
             }
             self.apply(&object, "").await?;
         }

@@ -25,6 +25,7 @@ mod gated;
 mod leader;
 mod probe;
 mod refusal;
+mod rotation;
 mod taint_rules;
 mod untouched;
 mod user_claims;

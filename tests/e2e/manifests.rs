@@ -80,6 +80,11 @@ async fn every_manifest_is_accepted_and_its_role_is_enforced() {
             matches!(&secrets, Err(kube::Error::Api(e)) if e.code == 403),
             "secrets: {secrets:?}"
         );
+        let other = Api::<Secret>::namespaced(wattlane.clone(), SYSTEM).get("other").await;
+        ensure!(
+            matches!(&other, Err(kube::Error::Api(e)) if e.code == 403),
+            "another secret of its own namespace: {other:?}"
+        );
         let deleted = Api::<Pod>::namespaced(wattlane, SYSTEM)
             .delete("any", &DeleteParams::default())
             .await;

@@ -9,5 +9,9 @@ mod holds;
 mod limits;
 mod real;
 mod reload;
+mod rotation;
+#[path = "../keeper/store.rs"]
+#[expect(dead_code, reason = "tests/keeper is what meddles with it")]
+mod store;
 mod support;
 mod verbs;

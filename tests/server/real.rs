@@ -74,6 +74,7 @@ pub(crate) async fn start_with(cards: usize, limits: binding::Limits) -> World {
         limits,
     );
     let net = Net {
+        kept: None,
         admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         ..Net::loopback()
     };

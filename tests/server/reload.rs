@@ -80,6 +80,30 @@ async fn new_files_are_for_new_connections_and_old_ones_stay() {
     assert_eq!(shown(&peer).await, der(&third));
 }
 
+/// As the kubelet does it: a folder of a time, and two levels of symlinks to it.
+#[tokio::test]
+async fn a_projected_volume_that_is_swapped_is_seen() {
+    let dir = TempDir::new().expect("a folder");
+    let authority = Authority::new().expect("a CA");
+    let (first, second) = (serving_pair(&authority), serving_pair(&authority));
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, dir.path().join(at)).expect("links");
+    for (folder, pair) in [("..2026_1", &first), ("..2026_2", &second)] {
+        std::fs::create_dir(dir.path().join(folder)).expect("makes");
+        write(&dir.path().join(folder), pair);
+    }
+    link("..2026_1", "..data");
+    for file in ["tls.crt", "tls.key"] {
+        link(&format!("..data/{file}"), file);
+    }
+    let tls = Arc::new(Tls::load(from_files(dir.path())).expect("loads"));
+    let server = start_with(Limits::default(), authority, tls.clone()).await;
+    assert_eq!(shown(&server.peer()).await, der(&first));
+    link("..2026_2", "..data_tmp");
+    std::fs::rename(dir.path().join("..data_tmp"), dir.path().join("..data")).expect("swaps");
+    assert_eq!(tls.reload().expect("reads"), Reloaded::Taken);
+    assert_eq!(shown(&server.peer()).await, der(&second));
+}
+
 #[tokio::test]
 async fn a_client_ca_that_appears_in_place_of_another_is_taken() {
     let dir = TempDir::new().expect("a folder");

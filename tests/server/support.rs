@@ -151,7 +151,9 @@ pub(crate) enum Conn {
 impl Peer {
     pub(crate) async fn tls(&self, http: Http) -> anyhow::Result<TlsStream<TcpStream>> {
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.ca.as_bytes())?)?;
+        for ca in CertificateDer::pem_slice_iter(self.ca.as_bytes()) {
+            roots.add(ca?)?;
+        }
         let builder = rustls::ClientConfig::builder().with_root_certificates(roots);
         let mut config = match &self.client {
             None => builder.with_no_client_auth(),

@@ -23,6 +23,7 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// For lists with a merge key: other entries stay as they are.
 pub(super) const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
+pub(super) const JSON_PATCH: &str = "application/json-patch+json";
 /// JSON is YAML.
 pub(super) const APPLY_PATCH: &str = "application/apply-patch+yaml";
 

@@ -14,6 +14,7 @@ mod lease;
 mod paths;
 mod raw;
 mod relist;
+mod secrets;
 mod templates;
 mod watch;
 #[cfg(test)]

@@ -77,6 +77,14 @@ impl Target {
         }
     }
 
+    /// Where an object of this name is made.
+    pub(super) fn collection(mut self) -> Self {
+        if let Some((all, _)) = self.path.rsplit_once('/') {
+            self.path = all.to_owned();
+        }
+        self
+    }
+
     pub(super) fn query(mut self, query: &str) -> Self {
         self.path = format!("{}?{query}", self.path);
         self
@@ -136,6 +144,27 @@ pub(super) fn labelled_pods(namespace: &str, label: &str, value: &str) -> Result
             label.replace('/', "%2F")
         ),
         what: format!("the pods of {namespace} with label {label}"),
+    })
+}
+
+pub(super) fn secret(key: &NamespacedName) -> Result<Target, WriteError> {
+    Ok(Target {
+        path: format!(
+            "/api/v1/namespaces/{}/secrets/{}",
+            segment(&key.namespace)?,
+            segment(&key.name)?
+        ),
+        what: format!("Secret {key}"),
+    })
+}
+
+pub(super) fn webhooks(name: &str) -> Result<Target, WriteError> {
+    Ok(Target {
+        path: format!(
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{}",
+            segment(name)?
+        ),
+        what: format!("MutatingWebhookConfiguration {name}"),
     })
 }
 
@@ -208,6 +237,11 @@ mod tests {
             "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaimtemplates/c?force=false"
         );
         assert_eq!(what, "ResourceClaimTemplate ns/c");
+        let (path, what) = of(secret(&key).map(Target::collection));
+        assert_eq!(
+            (path.as_str(), what.as_str()),
+            ("/api/v1/namespaces/ns/secrets", "Secret ns/c")
+        );
         let (path, what) = of(pod(&key).map(|t| t.binding()));
         assert_eq!(path, "/api/v1/namespaces/ns/pods/c/binding");
         assert_eq!(what, "the binding of Pod ns/c");

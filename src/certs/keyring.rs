@@ -1,0 +1,175 @@
+//! What the Secret of `serve --tls-secret` holds, read part by part: a part that is unusable is left out and named,
+//! and the others are kept. Text in, text out; what becomes of it in time is `rotation`'s business.
+//!
+//! One CA signs the serving certificate and the scheduler's client certificate (the usages in them keep them apart),
+//! so that one bundle, `ca.crt`, is what everybody trusts: kube-apiserver, kube-scheduler, and wattlane its callers.
+
+use std::collections::BTreeMap;
+
+use rcgen::KeyPair;
+use rustls::pki_types::CertificateDer;
+
+use super::{Authority, Facts, Pair, trust};
+
+/// `data` of a Secret, decoded.
+pub type Data = BTreeMap<String, Vec<u8>>;
+
+pub const BUNDLE: &str = "ca.crt";
+/// As in Secrets of type kubernetes.io/tls.
+pub const LEAF: (&str, &str) = ("tls.crt", "tls.key");
+const SIGNER: (&str, &str) = ("signing-ca.crt", "signing-ca.key");
+const NEXT: (&str, &str) = ("next-ca.crt", "next-ca.key");
+
+/// Retired authorities that stay trusted; one is the rule, more come of keys that were lost again and again.
+const MOST_RETIRED: usize = 8;
+
+/// Who signs, who will, who did, and what is served.
+#[derive(Default)]
+pub struct Keyring {
+    pub(super) signer: Option<Authority>,
+    /// In the bundle, so that everybody gets to know it, before it signs anything.
+    pub(super) next: Option<Authority>,
+    /// Signers that were: their certificates may still be in use.
+    pub(super) retired: Vec<CertificateDer<'static>>,
+    pub(super) serving: Option<Pair>,
+}
+
+/// Never shows a key.
+impl std::fmt::Debug for Keyring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = |authority: &Option<Authority>| authority.as_ref().map(|a| a.facts().names.clone());
+        f.debug_struct("Keyring")
+            .field("signer", &name(&self.signer))
+            .field("next", &name(&self.next))
+            .field("retired", &self.retired.len())
+            .field("serving", &self.serving)
+            .finish()
+    }
+}
+
+impl Keyring {
+    /// The second is what is there and cannot be used, by its name in the Secret.
+    pub fn read(data: &Data) -> (Self, Vec<&'static str>) {
+        let mut faults = vec![];
+        let mut pair = |(cert, key): (&'static str, &'static str)| match pair(data, cert, key) {
+            Ok(pair) => Some(pair),
+            Err(Unusable::Missing) => None,
+            Err(Unusable::Garbled) => {
+                faults.push(cert);
+                None
+            }
+        };
+        let (signer, next, serving) = (pair(SIGNER), pair(NEXT), pair(LEAF));
+        let mut authority = |pair: Option<Pair>, name| {
+            let authority = Authority::of(&pair?);
+            if authority.is_err() {
+                faults.push(name);
+            }
+            authority.ok()
+        };
+        let mut ring = Self {
+            signer: authority(signer, SIGNER.0),
+            next: authority(next, NEXT.0),
+            retired: vec![],
+            serving,
+        };
+        let known = ring.authorities();
+        let bundle = data.get(BUNDLE).map(Vec::as_slice).unwrap_or_default();
+        ring.retired = trust::authorities(bundle);
+        ring.retired.retain(|cert| !known.contains(cert));
+        ring.retired.truncate(MOST_RETIRED);
+        if !bundle.is_empty() && ring.trusted().is_empty() {
+            faults.push(BUNDLE);
+        }
+        (ring, faults)
+    }
+
+    /// What the Secret should hold.
+    pub fn data(&self) -> Data {
+        let pairs = [
+            (SIGNER, self.signer.as_ref().map(Authority::pair)),
+            (NEXT, self.next.as_ref().map(Authority::pair)),
+            (LEAF, self.serving.as_ref()),
+        ];
+        let mut data = Data::from([(BUNDLE.to_owned(), self.bundle().into_bytes())]);
+        for ((cert, key), pair) in pairs {
+            if let Some(pair) = pair {
+                data.insert(cert.to_owned(), pair.cert.clone().into_bytes());
+                data.insert(key.to_owned(), pair.key.clone().into_bytes());
+            }
+        }
+        data
+    }
+
+    /// Every name of ours in the Secret.
+    pub fn names() -> [&'static str; 7] {
+        [BUNDLE, LEAF.0, LEAF.1, SIGNER.0, SIGNER.1, NEXT.0, NEXT.1]
+    }
+
+    /// PEM of all that is trusted, the same for every replica.
+    pub fn bundle(&self) -> String {
+        self.trusted().iter().map(trust::pem).collect()
+    }
+
+    /// Everybody who signs, will sign, or signed something that may be in use.
+    pub fn trusted(&self) -> Vec<CertificateDer<'static>> {
+        let mut trusted = self.authorities();
+        trusted.extend(self.retired.iter().cloned());
+        trusted
+    }
+
+    pub fn serving(&self) -> Option<&Pair> {
+        self.serving.as_ref()
+    }
+
+    pub fn signer(&self) -> Option<&Authority> {
+        self.signer.as_ref()
+    }
+
+    pub fn next(&self) -> Option<&Authority> {
+        self.next.as_ref()
+    }
+
+    /// There is nothing in it at all, as at the very start.
+    pub(super) fn is_empty(&self) -> bool {
+        self.trusted().is_empty() && self.serving.is_none()
+    }
+
+    fn authorities(&self) -> Vec<CertificateDer<'static>> {
+        let both = [&self.signer, &self.next].into_iter().flatten();
+        both.filter_map(certificate).collect()
+    }
+}
+
+pub(super) fn certificate(authority: &Authority) -> Option<CertificateDer<'static>> {
+    trust::authorities(authority.pair().cert.as_bytes()).into_iter().next()
+}
+
+/// Why there is no pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    Missing,
+    /// No PEM, or two halves that do not belong together.
+    Garbled,
+}
+
+/// The pair under two names.
+///
+/// # Errors
+/// There is none, or it cannot be used.
+pub fn pair(data: &Data, cert: &str, key: &str) -> Result<Pair, Unusable> {
+    let text = |name| data.get(name).map(Vec::as_slice).unwrap_or_default();
+    let (cert, key) = (text(cert), text(key));
+    if cert.is_empty() && key.is_empty() {
+        return Err(Unusable::Missing);
+    }
+    whole(cert, key).ok_or(Unusable::Garbled)
+}
+
+fn whole(cert: &[u8], key: &[u8]) -> Option<Pair> {
+    let facts = Facts::of_pem(cert).ok()?;
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+    let (cert, key) = (text(cert)?, text(key)?);
+    let own = KeyPair::from_pem(&key).ok()?;
+    (facts.public_key == own.public_key_raw()).then_some(Pair { cert, key })
+}
