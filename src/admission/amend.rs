@@ -65,7 +65,7 @@ fn claims(spec: &mut Map<String, Value>, plan: &Plan) -> Result<(), Refused> {
         let entry = json!({"name": claim.name, "resourceClaimTemplateName": &*claim.template.name()});
         list_in(spec, "resourceClaims")?.push(entry);
     }
-    for (claim, ask) in &plan.served {
+    for (claims, ask) in &plan.served {
         let resources = object_in(container(spec, ask.list, ask.at)?, "resources")?;
         for which in ["limits", "requests"] {
             if let Some(Value::Object(amounts)) = resources.get_mut(which) {
@@ -76,7 +76,8 @@ fn claims(spec: &mut Map<String, Value>, plan: &Plan) -> Result<(), Refused> {
                 }
             }
         }
-        list_in(resources, "claims")?.push(json!({"name": plan.claims[*claim].name}));
+        let named = claims.iter().map(|c| json!({"name": plan.claims[*c].name}));
+        list_in(resources, "claims")?.extend(named);
     }
     Ok(())
 }

@@ -159,6 +159,25 @@ fn asked(container: &Value) -> BTreeMap<String, u32> {
         .collect()
 }
 
+/// What Kubernetes would count for the pod, were these extended resources, by DeviceClass.
+fn needed(pod: &Value) -> BTreeMap<String, u32> {
+    let (mut most, mut beside): (BTreeMap<String, u32>, BTreeMap<String, u32>) = Default::default();
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"][list].as_array().into_iter().flatten() {
+            for (class, count) in asked(container) {
+                let running = beside.entry(class.clone()).or_default();
+                let now = *running + count;
+                if list == "containers" || container["restartPolicy"] == "Always" {
+                    *running = now;
+                }
+                let most = most.entry(class).or_default();
+                *most = now.max(*most);
+            }
+        }
+    }
+    most
+}
+
 /// Any JSON, with the words in it that admission looks for.
 fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -221,9 +240,11 @@ proptest! {
                 let had = pod["spec"][list][i]["resources"]["claims"].as_array().map_or(0, Vec::len);
                 let given: Vec<&str> = container["resources"]["claims"].as_array()
                     .map(|c| c.iter().skip(had).filter_map(|c| c["name"].as_str()).collect()).unwrap_or_default();
-                let got: BTreeMap<String, u32> = given.iter()
-                    .filter_map(|name| claims.get(name)).map(|t| (t.device_class.to_string(), t.count)).collect();
-                prop_assert_eq!(got.len(), given.len());
+                let mut got: BTreeMap<String, u32> = BTreeMap::new();
+                for template in given.iter().filter_map(|name| claims.get(name)) {
+                    *got.entry(template.device_class.to_string()).or_default() += template.count;
+                }
+                prop_assert!(given.iter().all(|name| claims.contains_key(name)), "{given:?}");
                 prop_assert_eq!(got, asked(&pod["spec"][list][i]));
                 let alone = list == "initContainers" && container["restartPolicy"] != "Always";
                 if !alone {
@@ -238,6 +259,11 @@ proptest! {
                 }
             }
         }
+        let mut taken: BTreeMap<String, u32> = BTreeMap::new();
+        for template in claims.values() {
+            *taken.entry(template.device_class.to_string()).or_default() += template.count;
+        }
+        prop_assert_eq!(taken, needed(&pod));
         prop_assert_eq!(templates.iter().collect::<std::collections::BTreeSet<_>>().len(), templates.len());
     }
 

@@ -1,19 +1,22 @@
-//! A small cluster and a policy, built by hand: what `decide` reads and nothing else.
+//! The cluster of `world.yaml` and a policy.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use wattlane::model::{Bits, Classified, Device, DeviceClass, Labels, Name, Namespace, NodeScope, WattOrigin};
-use wattlane::policy::Policy;
+use serde_json::Value;
+use wattlane::convert;
+use wattlane::index::{Change, Index};
+use wattlane::model::{DeviceClass, Labels, Name};
+use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::selector::Selectors;
-use wattlane::snapshot::{MaskCache, Pool, PoolDevice, PoolHealth, PoolState, Snapshot};
+use wattlane::snapshot::Snapshot;
 
 pub(crate) const POLICY: &str = r#"
 apiVersion: wattlane.dev/v1alpha1
 kind: PlacementPolicy
 classes:
 - name: server-600w
-  match: device.driver == "gpu.nvidia.com"
+  match: device.attributes["gpu.nvidia.com"].productName.contains("Server Edition")
   watts: 600W
   patch:
     runtimeClassName: nvidia-legacy
@@ -41,31 +44,9 @@ pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
 }
 
 pub(crate) fn policy() -> Policy {
-    Policy::read(POLICY, &Selectors::new()).expect("the test policy is valid")
-}
-
-fn device(class: &str) -> PoolDevice {
-    PoolDevice {
-        device: Arc::new(Device {
-            name: "gpu-0".into(),
-            attributes: Box::default(),
-            capacity: Box::default(),
-            taints: Box::default(),
-            consumes: Box::default(),
-            nodes: None,
-            allow_multiple: false,
-            binds_to_node: false,
-            binding_conditions: Box::default(),
-            binding_failure_conditions: Box::default(),
-        }),
-        classified: Classified {
-            class: Some(class.into()),
-            watts: None,
-            origin: WattOrigin::Unknown,
-            board: None,
-        },
-        scope: NodeScope::Node("n".into()),
-    }
+    static POLICY_READ: LazyLock<Policy> =
+        LazyLock::new(|| Policy::read(POLICY, &Selectors::new()).expect("the test policy is valid"));
+    POLICY_READ.clone()
 }
 
 pub(crate) fn device_class(name: &str) -> DeviceClass {
@@ -79,48 +60,23 @@ pub(crate) fn device_class(name: &str) -> DeviceClass {
     }
 }
 
-/// Namespaces `off` (not opted in), `ml` (no rule), `research` and `serving` (rules of the policy above).
+/// The objects, as a user of the API would apply them.
+pub(crate) fn objects() -> Vec<Value> {
+    serde_saphyr::from_multiple(include_str!("world.yaml")).expect("the world is YAML")
+}
+
 pub(crate) fn snapshot() -> Snapshot {
-    let mut snapshot = Snapshot::default();
-    let enabled = ("wattlane.dev/enabled", "true");
-    for (name, labels) in [
-        ("off", labels(&[])),
-        ("ml", labels(&[enabled])),
-        ("research", labels(&[enabled, ("team", "research")])),
-        ("serving", labels(&[enabled, ("team", "serving")])),
-    ] {
-        let namespace = Namespace {
-            name: name.into(),
-            labels,
-            deleting: false,
-        };
-        snapshot.namespaces.insert(name.into(), Arc::new(namespace));
+    static WORLD: LazyLock<Arc<Snapshot>> = LazyLock::new(build);
+    Snapshot::clone(&WORLD)
+}
+
+fn build() -> Arc<Snapshot> {
+    let mut index = Index::new(Arc::new(PolicyClassifier::new(Arc::new(policy()))));
+    for object in objects() {
+        let object = convert::object(&object)
+            .expect("readable")
+            .expect("of a kind that is kept");
+        index.apply(Change::Upsert(object));
     }
-    for name in ["gpu.nvidia.com", "gpu.amd.com"] {
-        snapshot.classes.insert(name.into(), Arc::new(device_class(name)));
-    }
-    for name in ["nvidia", "nvidia-legacy", "runc"] {
-        snapshot.runtime_classes.insert(name.into(), ());
-    }
-    let classes = ["h200-700w", "h20-500w", "l4-72w", "instinct-mi300x-oam-750w"];
-    let pool = Pool {
-        driver: "gpu.nvidia.com".into(),
-        name: "n".into(),
-        generation: 1,
-        health: PoolHealth::Complete,
-        devices: classes.into_iter().map(device).collect(),
-        by_name: BTreeMap::new(),
-        counter_sets: vec![],
-        masks: MaskCache::default(),
-        summary: std::sync::OnceLock::new(),
-        boards: std::sync::OnceLock::new(),
-    };
-    let state = PoolState {
-        taken: Bits::new(pool.devices.len()),
-        pool: Arc::new(pool),
-        shared: BTreeMap::new(),
-        counters_left: vec![],
-    };
-    snapshot.pools = Arc::new(vec![Some(Arc::new(state))]);
-    snapshot
+    index.publish().expect("a first snapshot")
 }
