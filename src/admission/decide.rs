@@ -90,7 +90,8 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
             warnings,
         });
     }
-    let mut templates: Vec<Template> = plan.claims.into_iter().map(|c| c.template).collect();
+    let made = plan.claims.into_iter().map(|c| c.template);
+    let mut templates: Vec<Template> = made.chain(templates_named(snapshot, request.object)).collect();
     templates.sort();
     templates.dedup();
     Ok(Decision::Patch {
@@ -98,6 +99,14 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
         templates,
         warnings,
     })
+}
+
+/// Templates of ours that the pod names already: it comes from an earlier call, or is a copy of a pod that was treated
+/// long ago, whose template may be gone.
+pub(super) fn templates_named(snapshot: &Snapshot, pod: &Value) -> Vec<Template> {
+    let claims = Pod(pod).spec_list("resourceClaims").iter().take(MOST_ASKS);
+    let names = claims.filter_map(|c| c["resourceClaimTemplateName"].as_str());
+    names.filter_map(|name| Template::named(snapshot, name)).collect()
 }
 
 /// Counts what the pod holds while it runs: new claims, and claims it has already (ours from an earlier call, or its

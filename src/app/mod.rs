@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{Admitter, Skip};
+use crate::admission::{self, Admitter, Skip, Swept};
 use crate::binding::{self, Binder};
 use crate::cluster::Cluster;
 use crate::index::Index;
@@ -64,6 +64,7 @@ impl Core {
         let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors)?));
         let metrics = Arc::new(Metrics::new().context("metrics")?);
         metrics.preset_skips(Skip::ALL.map(Skip::as_str));
+        metrics.preset_swept(Swept::ALL.map(Swept::as_str));
         let readiness = Arc::new(Readiness::new(metrics.clone(), ages.then_some(STALE_AFTER)));
         let index = Index::new(Arc::new(PolicyClassifier::new(policy.load_full())));
         let running = publish::spawn(index, fits(selectors.clone(), policy.clone()));
@@ -99,6 +100,19 @@ impl Core {
         });
         let patience = if ages { ADMISSION_PATIENCE } else { Duration::ZERO };
         let admitter = Admitter::new(cluster.clone(), reader.clone(), policy.clone()).with_patience(patience);
+        if ages {
+            // Here the leader is asked as well, once there can be several replicas.
+            let (picture, counted) = (readiness.clone(), metrics.clone());
+            let may = move || picture.missing().is_empty();
+            let told = move |swept: Swept| counted.swept(swept.as_str());
+            let sweep = admission::sweep(cluster.clone(), reader.clone(), may, told);
+            let stopped = stop.clone();
+            tasks.spawn(async move {
+                // The end of the process is no fault of it.
+                let _ = stopped.run_until_cancelled(sweep).await;
+                ("template sweeper", Ok(()))
+            });
+        }
         let binder = Binder::new(
             reader.clone(),
             index.clone(),

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
-use wattlane::admission::Skip;
+use wattlane::admission::{Skip, Swept};
 use wattlane::cluster::WatchStatus as _;
 use wattlane::index::Kind;
 use wattlane::metrics::{Admitted, Bound, Metrics, Outcome, Readiness, Verb};
@@ -244,6 +244,7 @@ pub(crate) fn judge(page: &Page) {
 async fn the_metrics_page_reads_as_prometheus_text() {
     let admin = start().await;
     admin.metrics.preset_skips(Skip::ALL.map(Skip::as_str));
+    admin.metrics.preset_swept(Swept::ALL.map(Swept::as_str));
     for kind in Kind::ALL.into_iter().skip(1) {
         admin.readiness.alive(kind);
     }
