@@ -9,7 +9,7 @@ use super::refuse::{Refused, list, shown};
 use super::template::{Template, devices_in};
 use super::{Skip, class, plan, skip, wish};
 use crate::model::{Name, NamespacedName};
-use crate::policy::{ClassPatch, NamespaceRule, Policy};
+use crate::policy::{NamespaceRule, PodPatch, Policy};
 use crate::snapshot::Snapshot;
 
 /// Containers of a pod that may ask for devices: bounds the work, far above any real pod.
@@ -75,13 +75,24 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
     let rule = labels.and_then(|l| policy.namespace_rule(l));
     limit(snapshot, policy, request.namespace, rule, pod, plan.devices())?;
     let class = class::choose(snapshot, policy, rule, pod, converted)?;
-    let patch = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
+    let of_class = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
+    let of_namespace = rule.map(|r| &r.patch);
+    let patches: Vec<&PodPatch> = of_class.into_iter().chain(of_namespace).collect();
+    // A pod of somebody else's claims may be about other devices: only what its class says is about its own.
+    let wanted = of_class.and_then(|p| p.runtime_class_name.as_ref()).or_else(|| {
+        let others = of_namespace.and_then(|p| p.runtime_class_name.as_ref());
+        others
+            .or(policy.defaults.runtime_class_name.as_ref())
+            .filter(|_| converted)
+    });
+    let scheduler = patches.iter().find_map(|p| p.scheduler_name.as_ref());
+    let named = pod.spec_text("schedulerName").is_some_and(|s| policy.schedules(s));
     let edits = Edits {
         plan: &plan,
-        scheduler: &policy.defaults.scheduler_name,
+        scheduler: (!named).then(|| scheduler.unwrap_or(&policy.defaults.scheduler_name)),
         class: class.as_ref(),
-        runtime_class: runtime_class(snapshot, policy, pod, patch, converted)?,
-        patch,
+        runtime_class: runtime_class(snapshot, pod, wanted)?,
+        patches: &patches,
     };
     let ops = json_patch::diff(request.object, &amend(request.object, &edits)?);
     if ops.0.is_empty() {
@@ -145,18 +156,11 @@ fn limit(
 
 /// The RuntimeClass to set: none where the pod has one. One that the cluster does not have would leave the pod unable
 /// to start, or, worse, start it without its device.
-fn runtime_class<'a>(
-    snapshot: &Snapshot,
-    policy: &'a Policy,
-    pod: Pod<'_>,
-    patch: Option<&'a ClassPatch>,
-    converted: bool,
-) -> Result<Option<&'a Name>, Refused> {
+fn runtime_class<'a>(snapshot: &Snapshot, pod: Pod<'_>, wanted: Option<&'a Name>) -> Result<Option<&'a Name>, Refused> {
     if pod.spec_text("runtimeClassName").is_some() {
         return Ok(None);
     }
-    let default = policy.defaults.runtime_class_name.as_ref().filter(|_| converted);
-    let Some(wanted) = patch.and_then(|p| p.runtime_class_name.as_ref()).or(default) else {
+    let Some(wanted) = wanted else {
         return Ok(None);
     };
     // None known: the API server's own check decides.

@@ -47,6 +47,12 @@ pub(super) fn chooses_cards(pod: Pod<'_>) -> bool {
         .any(|key| pod.annotation(key).is_some())
 }
 
+fn beside_a_claim(resource: &str) -> String {
+    format!(
+        "wattlane: the pod has claims and asks a device plugin for {resource} beside them: neither knows what the other gives"
+    )
+}
+
 /// What works but may surprise.
 pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<String> {
     let mut said: Vec<String> = vec![];
@@ -63,7 +69,22 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
             ask.resource,
             named.map_or("?", |n| n)
         ));
+        if !pod.spec_list("resourceClaims").is_empty() {
+            say(beside_a_claim(&ask.resource));
+        }
     }
+    for ask in asks {
+        let named = policy.defaults.device_classes.get(&ask.resource);
+        if let (Some(named), Some(class)) = (named, &ask.device_class)
+            && named != class
+        {
+            say(format!(
+                "wattlane: {} is claimed from DeviceClass {class}, which says it serves it: there is no {named}, which the policy names",
+                ask.resource
+            ));
+        }
+    }
+    let own_claims = !pod.spec_list("resourceClaims").is_empty();
     for container in pod.containers() {
         let whole_cards = asks.iter().any(|a| {
             (a.list, a.at) == (container.list, container.at)
@@ -81,6 +102,9 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
                 say(format!(
                     "wattlane: {key} is left as it is: partitions are not claimed in this version"
                 ));
+                if own_claims {
+                    say(beside_a_claim(key));
+                }
             }
         }
     }

@@ -7,14 +7,10 @@ mod world;
 use serde_json::{Value, json};
 use wattlane::admission::{Decision, Request, decide};
 
-fn pods() -> Vec<Value> {
-    serde_saphyr::from_multiple(include_str!("pods.yaml")).expect("the corpus is YAML")
-}
-
 /// Those of the corpus, and those that no API server would let through.
 fn all_pods() -> Vec<Value> {
     let odd: Vec<Value> = serde_saphyr::from_multiple(include_str!("odd.yaml")).expect("YAML");
-    pods().into_iter().chain(odd).collect()
+    world::pods().into_iter().chain(odd).collect()
 }
 
 fn request(pod: &Value) -> Request<'_> {

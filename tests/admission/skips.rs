@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wattlane::admission::{Decision, Request, Skip, decide};
+use wattlane::model::DeviceClass;
 
 use super::world;
 
@@ -105,7 +106,7 @@ fn without_a_device_class_the_device_plugin_keeps_the_pod() {
 
     // A class of another name that says it serves the resource will do; of two the newer.
     for (name, created) in [("old", 1), ("new", 2), ("unrelated", 3)] {
-        let mut class = world::device_class(name);
+        let mut class = device_class(name);
         class.created = created;
         class.extended_resource = (name != "unrelated").then(|| "nvidia.com/gpu".into());
         snapshot.classes.insert(name.into(), Arc::new(class));
@@ -120,4 +121,15 @@ fn without_a_device_class_the_device_plugin_keeps_the_pod() {
 fn reasons_have_distinct_names() {
     let names: std::collections::BTreeSet<_> = Skip::ALL.iter().map(|s| s.as_str()).collect();
     assert_eq!(names.len(), Skip::ALL.len());
+}
+
+fn device_class(name: &str) -> DeviceClass {
+    DeviceClass {
+        name: name.into(),
+        selectors: vec![],
+        config: vec![],
+        extended_resource: None,
+        created: 0,
+        unsupported: None,
+    }
 }

@@ -1,12 +1,10 @@
-//! The cluster of `world.yaml` and a policy.
+//! The cluster of `world.yaml`, a policy, and the corpus. The end-to-end and the command-line tests read it as well.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use wattlane::convert;
 use wattlane::index::{Change, Index};
-use wattlane::model::{DeviceClass, Labels, Name};
 use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::selector::Selectors;
 use wattlane::snapshot::Snapshot;
@@ -35,13 +33,17 @@ namespaces:
   maxGpusPerPod: 4
 - match: {team: serving}
   defaultClass: server-600w
+- match: {team: batch}
+  patch:
+    schedulerName: wattlane-batch
+    runtimeClassName: runc
+    tolerations: [{key: example.com/batch, operator: Exists}]
+    nodeSelector: {example.com/pool: batch}
+    annotations: {example.com/a.b: batch, example.com/queue: "q/1~2"}
+    labels: {example.com/class: batch, example.com/tier: low}
+    sharedMemory: 1Gi
 defaults: {runtimeClassName: nvidia}
 "#;
-
-pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    let pairs = pairs.iter().map(|(k, v)| (Name::from(*k), Name::from(*v)));
-    Arc::new(pairs.collect::<BTreeMap<_, _>>())
-}
 
 pub(crate) fn policy() -> Policy {
     static POLICY_READ: LazyLock<Policy> =
@@ -49,15 +51,9 @@ pub(crate) fn policy() -> Policy {
     POLICY_READ.clone()
 }
 
-pub(crate) fn device_class(name: &str) -> DeviceClass {
-    DeviceClass {
-        name: name.into(),
-        selectors: vec![],
-        config: vec![],
-        extended_resource: None,
-        created: 0,
-        unsupported: None,
-    }
+/// Pods as a controller or a user would create them, each with a name and a namespace of its own.
+pub(crate) fn pods() -> Vec<Value> {
+    serde_saphyr::from_multiple(include_str!("pods.yaml")).expect("the corpus is YAML")
 }
 
 /// The objects, as a user of the API would apply them.

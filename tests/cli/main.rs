@@ -1,6 +1,7 @@
 //! The command-line contract from outside: the real binary, its exit codes, one JSON document on stdout.
 
 mod cards;
+mod corpus;
 mod fields;
 mod power;
 mod probe;

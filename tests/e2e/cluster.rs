@@ -119,6 +119,13 @@ impl Cluster {
         self.plane.healthy(&ready).await
     }
 
+    /// Another policy than the manifests'; wattlane starts anew with it.
+    pub(crate) async fn use_policy(&mut self, policy: &str) -> Result<()> {
+        self.kill_wattlane()?;
+        std::fs::write(self.policy(), policy)?;
+        self.start_wattlane().await
+    }
+
     /// SIGKILL, in the middle of whatever it does.
     pub(crate) fn kill_wattlane(&mut self) -> Result<()> {
         self.plane.kill(WATTLANE)
@@ -126,21 +133,7 @@ impl Cluster {
 
     /// The configuration of the manifest, at an address that exists here.
     async fn register_webhook(&mut self) -> Result<()> {
-        let ca = std::fs::read(self.certificates().join("ca.crt"))?;
-        let bundle = base64::engine::general_purpose::STANDARD.encode(ca);
-        for mut object in manifest("webhook.yaml")? {
-            for webhook in object["webhooks"]
-                .as_array_mut()
-                .context("no webhooks in webhook.yaml")?
-            {
-                let path = webhook["clientConfig"]["service"]["path"]
-                    .as_str()
-                    .context("no path in webhook.yaml")?;
-                let url = format!("https://127.0.0.1:{}{path}", self.listen);
-                webhook["clientConfig"] = json!({"url": url, "caBundle": bundle});
-            }
-            self.apply(&object, "").await?;
-        }
+        self.apply_webhook("Ignore").await?;
         // The API server learns of it by a watch of its own.
         let pods: Api<Pod> = Api::namespaced(self.client(), NAMESPACE);
         let dry_run = PostParams {
@@ -160,6 +153,26 @@ impl Cluster {
             Ok(())
         })
         .await
+    }
+
+    pub(crate) async fn apply_webhook(&self, failure_policy: &str) -> Result<()> {
+        let ca = std::fs::read(self.certificates().join("ca.crt"))?;
+        let bundle = base64::engine::general_purpose::STANDARD.encode(ca);
+        for mut object in manifest("webhook.yaml")? {
+            for webhook in object["webhooks"]
+                .as_array_mut()
+                .context("no webhooks in webhook.yaml")?
+            {
+                let path = webhook["clientConfig"]["service"]["path"]
+                    .as_str()
+                    .context("no path in webhook.yaml")?;
+                let url = format!("https://127.0.0.1:{}{path}", self.listen);
+                webhook["clientConfig"] = json!({"url": url, "caBundle": bundle});
+                webhook["failurePolicy"] = json!(failure_policy);
+            }
+            self.apply(&object, "").await?;
+        }
+        Ok(())
     }
 
     /// The second kube-scheduler with the configuration of the manifest; only addresses and paths are put in.
