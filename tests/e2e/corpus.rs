@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use wattlane::admission::{Decision, Request, decide};
 
-use crate::cluster::{Cluster, run};
+use crate::cluster::{Cluster, run, run_with};
 use crate::wait::{SOON, until};
 
 /// Strict: a field of ours that the API server does not know is an error.
@@ -70,7 +70,8 @@ async fn settle(cluster: &mut Cluster) -> Result<()> {
 #[tokio::test]
 #[ignore = "needs the control plane binaries: tests/controlplane/build"]
 async fn every_pod_of_the_corpus_is_accepted_as_we_patch_it_and_comes_out_of_the_webhook_like_that() {
-    run(async |cluster: &mut Cluster| {
+    // JupyterHub's init container is privileged.
+    run_with(&["--allow-privileged"], async |cluster: &mut Cluster| {
         settle(cluster).await?;
         let (snapshot, policy) = (world::snapshot(), world::policy());
         let (mut patched, mut refused, mut left) = (0, 0, 0);

@@ -20,6 +20,8 @@ struct Store {
     claim: Option<Value>,
     pod: Option<Value>,
     template: Option<Value>,
+    /// What somebody else makes of that name just before our own arrives.
+    rival: Option<Value>,
     /// Method and last part of the path of each call.
     calls: Vec<String>,
     /// Changes the claim behind the caller's back after this many more GETs.
@@ -74,6 +76,10 @@ impl Store {
                 }
                 stored["metadata"]["annotations"] = sent["metadata"]["annotations"].clone();
                 or_404(self.template.clone())
+            }
+            ("PATCH", "t") if self.rival.is_some() => {
+                self.template = self.rival.take();
+                (409, json!({"message": "Apply failed with 1 conflict"}))
             }
             ("PATCH", "t") => {
                 self.template = Some(sent.clone());
@@ -362,6 +368,28 @@ fn used_at(time: &str) -> Value {
             "labels": {"app.kubernetes.io/managed-by": "wattlane"}, "annotations": {TEMPLATE_LAST_USED: time}},
         "spec": {"spec": {"devices": {"requests": []}}},
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_who_make_a_template_at_once_both_use_the_one() {
+    let wanted = used_at("2026-01-01T12:00:00Z");
+    let (api, store) = serve(Store {
+        rival: Some(used_at("2026-01-01T11:59:59Z")),
+        ..Store::default()
+    });
+    assert_eq!(templates::ensure(&api, &wanted).await, Ok(()));
+    assert_eq!(calls(&store), ["GET t", "PATCH t", "GET t"]);
+
+    let mut other = used_at("2026-01-01T11:59:59Z");
+    other["spec"]["spec"]["devices"]["requests"] = json!([{"name": "x", "exactly": {"deviceClassName": "y"}}]);
+    let (api, _) = serve(Store {
+        rival: Some(other),
+        ..Store::default()
+    });
+    assert!(matches!(
+        templates::ensure(&api, &wanted).await,
+        Err(WriteError::Refused(_))
+    ));
 }
 
 #[tokio::test(start_paused = true)]
