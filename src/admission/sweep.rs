@@ -120,6 +120,3 @@ pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
     unused.truncate(MOST);
     unused
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,6 +2,7 @@
 
 mod properties;
 mod skips;
+mod sweep;
 mod world;
 
 use serde_json::{Value, json};

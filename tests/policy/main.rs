@@ -193,7 +193,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "namespaces[0].patch.schedulerName: must be a scheduler that calls",
         ),
         (
-            "namespaces: [{match: {}, patch: {labels: {wattlane.dev/x: y}}}]",
+            "namespaces: [{match: {}, patch: {labels: {wattlane.dev/x: z}}}]",
             "namespaces[0].patch.labels[\"wattlane.dev/x\"]: keys of wattlane.dev/",
         ),
         (

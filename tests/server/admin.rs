@@ -161,7 +161,7 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 }
 
 /// Every family, with the labels it may have.
-const FAMILIES: [(&str, &[&str]); 25] = [
+const FAMILIES: [(&str, &[&str]); 26] = [
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
     ("wattlane_binds_total", &["outcome"]),
@@ -181,6 +181,7 @@ const FAMILIES: [(&str, &[&str]); 25] = [
     ("wattlane_reservations", &[]),
     ("wattlane_searches_cut_total", &["verb"]),
     ("wattlane_snapshot_version", &[]),
+    ("wattlane_templates_swept_total", &["outcome"]),
     ("wattlane_tls_certificate_expiry_timestamp_seconds", &[]),
     ("wattlane_tls_handshake_failures_total", &[]),
     ("wattlane_tls_reloads_total", &["outcome"]),
@@ -222,6 +223,12 @@ pub(crate) fn judge(page: &Page) {
         "wattlane_admissions_total",
         "outcome",
         Admitted::ALL.map(Admitted::as_str),
+    );
+    closed(
+        page,
+        "wattlane_templates_swept_total",
+        "outcome",
+        Swept::ALL.map(Swept::as_str),
     );
     closed(
         page,

@@ -1,16 +1,26 @@
 //! What the sweeper takes and what it leaves, from an index that was fed with objects, and against the cluster in memory.
 
-use serde_json::{Value, json};
-use tokio::sync::watch;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use super::*;
-use crate::cluster::WatchStatus;
-use crate::cluster::embedded::Embedded;
-use crate::convert::{self, TEMPLATE_LAST_USED};
-use crate::index::{Change, Index, Kind};
-use crate::model::NamespacedName;
-use crate::policy::PolicyClassifier;
-use crate::publish;
+use serde_json::{Value, json};
+use wattlane::admission::{Swept, Template, sweep, unused};
+use wattlane::cluster::embedded::Embedded;
+use wattlane::cluster::{Cluster, TEMPLATE_REFRESH, WatchStatus};
+use wattlane::convert::{self, TEMPLATE_LAST_USED};
+use wattlane::index::{Change, Index, Kind, Object};
+use wattlane::model::NamespacedName;
+use wattlane::policy::PolicyClassifier;
+use wattlane::publish;
+use wattlane::snapshot::Snapshot;
+
+/// As ARCHITECTURE.md has it: an hour, and so many a round.
+const GRACE: i64 = 3600;
+const MOST: usize = 64;
+
+fn index() -> Index {
+    Index::new(Arc::new(PolicyClassifier::new(Arc::default())))
+}
 
 struct Unwatched;
 
@@ -46,7 +56,7 @@ fn namespace() -> Value {
 }
 
 fn goes(objects: &[Value]) -> usize {
-    let mut index = Index::new(Arc::new(PolicyClassifier::new(Arc::default())));
+    let mut index = index();
     for object in objects {
         let object = convert::object(object).expect("readable").expect("a kind that is kept");
         index.apply(Change::Upsert(object));
@@ -93,6 +103,7 @@ fn only_what_is_ours_unused_and_old_goes() {
         with(|t| t["metadata"]["deletionTimestamp"] = json!("2027-01-15T07:59:00Z")),
         0
     );
+    assert_eq!(GRACE, 2 * TEMPLATE_REFRESH);
     assert_eq!(goes(&[template(2, GRACE)]), 0, "its namespace is not known");
     // A finished pod, too: it says what it was made from.
     let old = template(2, GRACE);
@@ -103,7 +114,7 @@ fn only_what_is_ours_unused_and_old_goes() {
 fn a_round_is_bounded_and_begins_with_the_oldest() {
     let mut objects = vec![namespace()];
     objects.extend((1..=100).map(|n| template(n, GRACE + i64::from(n))));
-    let mut index = Index::new(Arc::new(PolicyClassifier::new(Arc::default())));
+    let mut index = index();
     for object in &objects {
         index.apply(Change::Upsert(
             convert::object(object).expect("readable").expect("kept"),
@@ -131,21 +142,32 @@ async fn what_is_used_after_the_look_stays() {
         cluster.ensure_template(&old(count)).await.expect("made");
     }
     let cluster = Arc::new(cluster);
-    let index = Index::new(Arc::new(PolicyClassifier::new(Arc::default())));
-    let running = publish::spawn(index, Arc::new(|_, _| false));
-    let (watched, handle) = (cluster.clone(), running.index.clone());
+    let live = publish::spawn(index(), Arc::new(|_, _| false));
+    let (watched, handle) = (cluster.clone(), live.index.clone());
     tokio::spawn(async move { watched.watch(handle, Arc::new(Unwatched)).await });
     let complete = |s: &Snapshot| s.templates.len() == 3 && s.namespaces.contains_key("ml");
-    let live = running.reader.clone();
-    let snapshot = live
+    let waited = live.reader.clone();
+    let seen = waited
         .wait_until(Duration::from_secs(20), complete)
         .await
         .expect("a picture");
-    // It stays as it is now, whatever happens.
-    let reader = Reader {
-        current: Arc::new(arc_swap::ArcSwap::new(snapshot)),
-        version: watch::channel(0).1,
-    };
+    // A second index holds what is seen now, and learns of nothing that comes.
+    let frozen = publish::spawn(index(), Arc::new(|_, _| false));
+    for (_, template) in seen.templates.iter() {
+        let template = Object::Template((**template).clone());
+        frozen
+            .index
+            .change(Change::Upsert(template))
+            .await
+            .expect("the index runs");
+    }
+    let object = convert::object(&namespace()).expect("readable").expect("kept");
+    frozen
+        .index
+        .change(Change::Upsert(object))
+        .await
+        .expect("the index runs");
+    frozen.index.flush().await.expect("the index runs");
     // Admission answers with the first once more, and a pod that names the second is stored.
     let mut again = old(1);
     again["metadata"]["annotations"][TEMPLATE_LAST_USED] = json!(now.to_string());
@@ -154,18 +176,31 @@ async fn what_is_used_after_the_look_stays() {
     names_it["status"] = json!({});
     cluster.create_pod(names_it).await.expect("stored");
 
-    let told = std::sync::Mutex::new(vec![]);
+    let told = Mutex::new(vec![]);
     let tell = |swept| told.lock().expect("not poisoned").push(swept);
-    round(&*cluster, &reader, &|| false, &tell).await;
-    assert!(told.lock().expect("not poisoned").is_empty(), "it may not sweep");
-    round(&*cluster, &reader, &|| true, &tell).await;
+    let may_not = sweep(cluster.clone(), frozen.reader.clone(), || false, tell);
+    let asked = tokio::time::timeout(Duration::from_millis(50), may_not).await;
+    assert!(
+        asked.is_err() && told.lock().expect("not poisoned").is_empty(),
+        "it may not sweep"
+    );
+    let sweeping = sweep(cluster.clone(), frozen.reader.clone(), || true, tell);
+    let all = async {
+        while told.lock().expect("not poisoned").len() < 3 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        () = sweeping => panic!("it ended"),
+        () = all => {}
+    }
     let told = told.into_inner().expect("not poisoned");
     assert_eq!(told.iter().filter(|s| **s == Swept::Removed).count(), 1, "{told:?}");
     assert_eq!(told.iter().filter(|s| **s == Swept::Kept).count(), 2, "{told:?}");
-    running.index.flush().await.expect("the index runs");
+    live.index.flush().await.expect("the index runs");
     for (count, there) in [(1, true), (2, true), (3, false)] {
         let name = old(count)["metadata"]["name"].as_str().expect("named").to_owned();
         let key = NamespacedName::new("ml", name);
-        assert_eq!(live.load().templates.contains_key(&key), there, "{key}");
+        assert_eq!(live.reader.load().templates.contains_key(&key), there, "{key}");
     }
 }
