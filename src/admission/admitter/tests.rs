@@ -167,7 +167,7 @@ async fn a_template_the_watch_shows_is_believed_only_with_our_content() {
 
     let mut unlabelled = with_template(template().claim_spec(), 0);
     let key = template().key("ml");
-    let mut object = ClaimTemplate::clone(&unlabelled.templates.get(&key).expect("put there"));
+    let mut object = ClaimTemplate::clone(unlabelled.templates.get(&key).expect("put there"));
     object.labels = Labels::default();
     unlabelled.templates.insert(key, Arc::new(object));
     for other in [
