@@ -54,7 +54,7 @@ pub(super) fn read(snapshot: &Snapshot, policy: &Policy, pod: Pod<'_>) -> Result
 }
 
 /// The class the policy names, else the one that says it serves the resource (of several the newest, then by name).
-fn device_class(snapshot: &Snapshot, resource: &Name, named: &Name) -> Option<Name> {
+pub(super) fn device_class(snapshot: &Snapshot, resource: &Name, named: &Name) -> Option<Name> {
     if snapshot.classes.contains_key(named) {
         return Some(named.clone());
     }

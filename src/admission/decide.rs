@@ -133,7 +133,10 @@ fn limit(
     let Some(most) = rule.and_then(|r| r.max_gpus_per_pod) else {
         return Ok(());
     };
-    let gpu_class = |class: &Name| policy.defaults.device_classes.values().any(|c| c == class);
+    // Those the policy names, and those that stand in for them here.
+    let pairs = || policy.defaults.device_classes.iter();
+    let stand_ins: Vec<Name> = pairs().filter_map(|(r, c)| ask::device_class(snapshot, r, c)).collect();
+    let gpu_class = |class: &Name| pairs().any(|(_, c)| c == class) || stand_ins.contains(class);
     let known = |claim: &Value| -> Option<u32> {
         if let Some(name) = claim["resourceClaimTemplateName"].as_str() {
             let template = snapshot.templates.get(&NamespacedName::new(namespace, name));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wattlane::admission::{Decision, Request, Skip, decide};
+use wattlane::convert;
 use wattlane::model::DeviceClass;
 
 use super::world;
@@ -111,10 +112,37 @@ fn without_a_device_class_the_device_plugin_keeps_the_pod() {
         class.extended_resource = (name != "unrelated").then(|| "nvidia.com/gpu".into());
         snapshot.classes.insert(name.into(), Arc::new(class));
     }
-    let Decision::Patch { templates, .. } = decide(&snapshot, &policy, &request) else {
+    let Decision::Patch {
+        templates, warnings, ..
+    } = decide(&snapshot, &policy, &request)
+    else {
         panic!("not treated");
     };
     assert_eq!(&*templates[0].device_class, "new");
+    assert!(
+        warnings[0].contains("DeviceClass new, which says it serves it"),
+        "{warnings:?}"
+    );
+
+    // Claims of it count where the namespace has a limit, as those of the class the policy names.
+    let claim = json!([{"name": "own", "resourceClaimName": "four"}]);
+    let mut claiming = self::pod();
+    claiming["spec"]["resourceClaims"] = claim;
+    let four = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "four", "namespace": "research"}, "spec": {"devices": {"requests": [
+            {"name": "gpu", "exactly": {"deviceClassName": "new", "count": 4}}]}}});
+    let four = convert::claim(&four).expect("readable");
+    snapshot.claims.insert(four.key.clone(), Arc::new(four));
+    let request = Request {
+        namespace: "research",
+        object: &claiming,
+        ..request
+    };
+    let decision = decide(&snapshot, &policy, &request);
+    assert!(
+        matches!(&decision, Decision::Refuse(no) if no.message.contains("asks for 5 GPUs")),
+        "{decision:?}"
+    );
 }
 
 #[test]

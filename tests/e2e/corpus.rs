@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use wattlane::admission::{Decision, Request, decide};
 
-use crate::cluster::{Cluster, run, run_with};
+use crate::cluster::{Cluster, WATTLANE, run, run_with};
 use crate::wait::{SOON, until};
 
 /// Strict: a field of ours that the API server does not know is an error.
@@ -145,7 +145,7 @@ async fn what_is_none_of_our_business_never_reaches_the_webhook() {
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": enabled}});
             cluster.apply(&namespace, "").await?;
         }
-        cluster.kill_wattlane()?;
+        cluster.kill(WATTLANE)?;
         cluster.apply_webhook("Fail").await?;
         let pods: Vec<Value> = world::pods().into_iter().map(complete).collect();
         let named = |name: &str| {

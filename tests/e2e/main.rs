@@ -19,9 +19,9 @@ mod wait;
 
 mod binding;
 mod fabric;
+mod faults;
 mod probe;
 mod refusal;
-mod restart;
 mod taint_rules;
 mod templates;
 mod untouched;

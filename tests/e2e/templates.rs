@@ -8,7 +8,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 use wattlane::admission::Template;
 
-use crate::cluster::{Cluster, NAMESPACE, run};
+use crate::cluster::{Cluster, NAMESPACE, WATTLANE, run};
 use crate::objects::{self, DRIVER};
 use crate::wait::{SOON, until};
 
@@ -62,8 +62,8 @@ async fn templates_that_nobody_needs_go_and_no_others() {
         cluster.apply(&foreign, NAMESPACE).await?;
 
         // It looks when it starts, and every few minutes.
-        cluster.kill_wattlane()?;
-        cluster.start_wattlane().await?;
+        cluster.kill(WATTLANE)?;
+        cluster.revive(WATTLANE).await?;
         let gone = name(&old(2))?;
         until("the unused template to go", SOON, async || {
             let there = names(cluster).await?;
