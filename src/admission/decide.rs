@@ -62,7 +62,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
     }
     let plan = plan::plan(pod, &asks);
     let converted = !plan.claims.is_empty();
-    let warnings = wish::warnings(policy, pod, &asks);
+    let mut warnings = wish::warnings(policy, pod, &asks);
     if !converted && pod.spec_list("resourceClaims").is_empty() {
         let reason = match asks.as_slice() {
             [] => Skip::NothingAsked,
@@ -75,6 +75,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
     let rule = labels.and_then(|l| policy.namespace_rule(l));
     limit(snapshot, policy, request.namespace, rule, pod, plan.devices())?;
     let class = class::choose(snapshot, policy, rule, pod, converted)?;
+    warnings.extend(class.as_ref().and_then(|c| wish::overruled(pod, c, converted)));
     let of_class = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
     let of_namespace = rule.map(|r| &r.patch);
     let patches: Vec<&PodPatch> = of_class.into_iter().chain(of_namespace).collect();

@@ -1,9 +1,11 @@
 //! What a pod wishes beyond devices and a class, and what becomes of wishes that nothing here grants: those that could
 //! be granted halfway are warned about, those that only mean something when kept are refused.
 
+use super::CLASS;
 use super::ask::{Ask, HAMI};
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
+use crate::model::Name;
 use crate::policy::Policy;
 
 /// The API server cuts warnings behind this many characters.
@@ -45,6 +47,19 @@ pub(super) fn chooses_cards(pod: Pod<'_>) -> bool {
     ["nvidia.com/use-gputype", "nvidia.com/use-gpuuuid"]
         .into_iter()
         .any(|key| pod.annotation(key).is_some())
+}
+
+/// The default class of a restricted namespace holds beside what the pod chose in other words: that may leave nothing.
+pub(super) fn overruled(pod: Pod<'_>, class: &Name, converted: bool) -> Option<String> {
+    let by = match (pod.annotation(CLASS), converted) {
+        (Some(_), _) => return None,
+        (None, false) => "its own claims",
+        (None, true) if chooses_cards(pod) => "nvidia.com/use-gputype and use-gpuuuid",
+        (None, true) => return None,
+    };
+    Some(format!(
+        "wattlane: the pod names no class and gets {class}, the default of its namespace, beside what {by} ask for"
+    ))
 }
 
 fn beside_a_claim(resource: &str) -> String {
