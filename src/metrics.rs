@@ -38,6 +38,7 @@ pub struct Metrics {
     pub cache_age: prometheus::Gauge,
     pub publications: IntCounter,
     skips: IntCounterVec,
+    swept: IntCounterVec,
     watch_restarts: IntCounterVec,
     watch_undecodable: IntCounterVec,
     watch_alive: IntGaugeVec,
@@ -150,6 +151,12 @@ impl Metrics {
                 "wattlane_admission_skips_total",
                 "Pods that admission left alone, by why.",
                 &["reason"],
+            )?,
+            swept: counters(
+                r,
+                "wattlane_templates_swept_total",
+                "Claim templates that no pod named any more, by what became of them.",
+                &["outcome"],
             )?,
             watch_restarts: counters(
                 r,
@@ -387,6 +394,17 @@ impl Metrics {
         self.skips.with_label_values(&[reason]).inc();
     }
 
+    /// What becomes of templates nobody needs: the closed set, as for skips.
+    pub fn preset_swept(&self, outcomes: impl IntoIterator<Item = &'static str>) {
+        for outcome in outcomes {
+            self.swept.with_label_values(&[outcome]);
+        }
+    }
+
+    pub fn swept(&self, outcome: &'static str) {
+        self.swept.with_label_values(&[outcome]).inc();
+    }
+
     pub fn watch_restarted(&self, kind: Kind) {
         self.watch_restarts.with_label_values(&[kind.as_str()]).inc();
     }
@@ -514,6 +532,7 @@ mod tests {
         const PREFIX: &str = "| `wattlane_";
         let metrics = Metrics::new().expect("registers");
         metrics.preset_skips(["some"]);
+        metrics.preset_swept(["some"]);
         metrics.power(std::iter::once(("rack=r1".to_owned(), 2, 1, true)));
         let mut real: Vec<String> = metrics
             .registry

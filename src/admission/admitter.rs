@@ -1,17 +1,20 @@
 //! The decision with its side effect: the templates exist before the answer goes out, except on a dry run.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use serde_json::json;
 
 use super::Skip;
-use super::decide::{Decision, Request, decide};
+use super::decide::{Decision, Request, decide, templates_named};
 use super::refuse::Refused;
 use super::template::Template;
-use crate::cluster::{Cluster, WriteError};
-use crate::model::NamespacedName;
+use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError};
+use crate::convert::TEMPLATE_LAST_USED;
+use crate::model::{ClaimTemplate, NamespacedName};
 use crate::policy::Policy;
 use crate::publish::Reader;
 use crate::snapshot::Snapshot;
@@ -20,6 +23,8 @@ use crate::snapshot::Snapshot;
 /// believed in.
 const BELIEVED: Duration = Duration::from_secs(10);
 const MOST_BELIEVED: usize = 4096;
+/// Templates made at one time.
+const LANES: usize = 16;
 
 /// Admits pods against the newest snapshot and the current policy.
 pub struct Admitter {
@@ -30,6 +35,8 @@ pub struct Admitter {
     patience: Duration,
     /// Templates made a moment ago: a burst of equal pods asks the API once, not once a pod.
     made: Mutex<HashMap<NamespacedName, Instant>>,
+    /// … also when its pods come all at once: who makes a template holds its lane.
+    making: [tokio::sync::Mutex<()>; LANES],
 }
 
 impl Admitter {
@@ -40,6 +47,7 @@ impl Admitter {
             policy,
             patience: Duration::ZERO,
             made: Mutex::default(),
+            making: Default::default(),
         }
     }
 
@@ -55,13 +63,18 @@ impl Admitter {
     /// Decides, and makes what the decision needs. Where that fails the pod is refused with the API's words.
     pub async fn admit(&self, request: &Request<'_>, dry_run: bool) -> Decision {
         let (snapshot, decision) = self.decide_patiently(request).await;
-        if let Decision::Patch { templates, .. } = &decision
-            && !dry_run
-        {
-            for template in templates {
-                if let Err(refused) = self.ensure(&snapshot, request.namespace, template).await {
-                    return Decision::Refuse(refused);
-                }
+        let needed = match &decision {
+            _ if dry_run => vec![],
+            Decision::Patch { templates, .. } => templates.clone(),
+            Decision::LeaveAlone {
+                reason: Skip::AlreadyTreated,
+                ..
+            } => templates_named(&snapshot, request.object),
+            _ => vec![],
+        };
+        for template in needed {
+            if let Err(refused) = self.ensure(&snapshot, request.namespace, &template).await {
+                return Decision::Refuse(refused);
             }
         }
         decision
@@ -94,12 +107,20 @@ impl Admitter {
 
     async fn ensure(&self, snapshot: &Snapshot, namespace: &str, template: &Template) -> Result<(), Refused> {
         let key = template.key(namespace);
-        let watched = snapshot.templates.get(&key);
-        if watched.is_some_and(|t| *t.spec == template.claim_spec()) || self.made_lately(&key) {
+        let now = jiff::Timestamp::now();
+        // One that is not ours, or about to go: the cluster says no to it, with the reason.
+        let good =
+            |t: &ClaimTemplate| template.is(t) && !t.deleting && now.as_second() - t.last_used < TEMPLATE_REFRESH;
+        if snapshot.templates.get(&key).is_some_and(|t| good(t)) || self.made_lately(&key) {
             return Ok(());
         }
-        // One of this name with other content in the cache: the cluster says no to it, with the reason.
-        match self.cluster.ensure_template(&template.object(namespace)).await {
+        let _alone = self.making[lane(&key)].lock().await;
+        if self.made_lately(&key) {
+            return Ok(());
+        }
+        let mut object = template.object(namespace);
+        object["metadata"]["annotations"] = json!({TEMPLATE_LAST_USED: now.to_string()});
+        match self.cluster.ensure_template(&object).await {
             Ok(()) => {
                 self.remember(key);
                 Ok(())
@@ -131,6 +152,13 @@ impl Admitter {
             made.insert(key, Instant::now());
         }
     }
+}
+
+fn lane(key: &NamespacedName) -> usize {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    // Less than LANES, whatever the width of usize.
+    (hasher.finish() % LANES as u64) as usize
 }
 
 #[cfg(test)]

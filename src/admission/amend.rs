@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::refuse::{Refused, shown};
 use super::{ADMITTED, CLASS};
 use crate::model::Name;
-use crate::policy::ClassPatch;
+use crate::policy::PodPatch;
 
 /// Version of the treatment, for people and for `audit`.
 const TREATMENT: &str = "v1";
@@ -16,10 +16,12 @@ const TREATMENT: &str = "v1";
 /// What is to be done to a pod.
 pub(super) struct Edits<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) scheduler: &'a str,
+    /// None: the pod names one of ours.
+    pub(super) scheduler: Option<&'a Name>,
     pub(super) class: Option<&'a Name>,
     pub(super) runtime_class: Option<&'a Name>,
-    pub(super) patch: Option<&'a ClassPatch>,
+    /// What comes first wins where two say something.
+    pub(super) patches: &'a [&'a PodPatch],
 }
 
 /// The pod as it should be.
@@ -35,17 +37,19 @@ pub(super) fn amend(pod: &Value, edits: &Edits<'_>) -> Result<Value, Refused> {
             annotations.insert(CLASS.into(), json!(&**class));
         }
     }
-    if let Some(patch) = edits.patch {
+    for patch in edits.patches {
         add_missing(metadata, "annotations", texts(&patch.annotations))?;
         add_missing(metadata, "labels", texts(&patch.labels))?;
     }
     let spec = object_at(&mut pod, "spec")?;
-    spec.insert("schedulerName".into(), json!(edits.scheduler));
+    if let Some(scheduler) = edits.scheduler {
+        spec.insert("schedulerName".into(), json!(&**scheduler));
+    }
     if let Some(class) = edits.runtime_class {
         spec.insert("runtimeClassName".into(), json!(&**class));
     }
     claims(spec, edits.plan)?;
-    if let Some(patch) = edits.patch {
+    for patch in edits.patches {
         add_missing(spec, "nodeSelector", texts(&patch.node_selector))?;
         for toleration in &patch.tolerations {
             let have = list_in(spec, "tolerations")?;
@@ -53,9 +57,9 @@ pub(super) fn amend(pod: &Value, edits: &Edits<'_>) -> Result<Value, Refused> {
                 have.push(toleration.clone());
             }
         }
-        if let Some(size) = &patch.shared_memory {
-            shared_memory(spec, edits.plan, size)?;
-        }
+    }
+    if let Some(size) = edits.patches.iter().find_map(|p| p.shared_memory.as_ref()) {
+        shared_memory(spec, edits.plan, size)?;
     }
     Ok(pod)
 }
@@ -65,7 +69,7 @@ fn claims(spec: &mut Map<String, Value>, plan: &Plan) -> Result<(), Refused> {
         let entry = json!({"name": claim.name, "resourceClaimTemplateName": &*claim.template.name()});
         list_in(spec, "resourceClaims")?.push(entry);
     }
-    for (claim, ask) in &plan.served {
+    for (claims, ask) in &plan.served {
         let resources = object_in(container(spec, ask.list, ask.at)?, "resources")?;
         for which in ["limits", "requests"] {
             if let Some(Value::Object(amounts)) = resources.get_mut(which) {
@@ -76,7 +80,8 @@ fn claims(spec: &mut Map<String, Value>, plan: &Plan) -> Result<(), Refused> {
                 }
             }
         }
-        list_in(resources, "claims")?.push(json!({"name": plan.claims[*claim].name}));
+        let named = claims.iter().map(|c| json!({"name": plan.claims[*c].name}));
+        list_in(resources, "claims")?.extend(named);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 
 /// The API server writes at most this many devices into a claim's allocation.
-const MOST_DEVICES: i64 = 32;
+pub(super) const MOST_DEVICES: u32 = 32;
 
 /// Resources of HAMi beside the card count. A whole card is given, so none of them means anything here.
 pub(super) const HAMI: [&str; 4] = [
@@ -54,7 +54,7 @@ pub(super) fn read(snapshot: &Snapshot, policy: &Policy, pod: Pod<'_>) -> Result
 }
 
 /// The class the policy names, else the one that says it serves the resource (of several the newest, then by name).
-fn device_class(snapshot: &Snapshot, resource: &Name, named: &Name) -> Option<Name> {
+pub(super) fn device_class(snapshot: &Snapshot, resource: &Name, named: &Name) -> Option<Name> {
     if snapshot.classes.contains_key(named) {
         return Some(named.clone());
     }
@@ -102,7 +102,7 @@ fn whole(value: &Value, container: &Container<'_>, resource: &str) -> Result<u32
         .as_integer()
         .ok_or_else(|| wrong("is not a whole number of devices; a share of a device cannot be asked for this way"))?;
     match u32::try_from(count) {
-        Ok(n) if count <= MOST_DEVICES => Ok(n),
+        Ok(n) if n <= MOST_DEVICES => Ok(n),
         Ok(_) => Err(wrong(&format!(
             "is more than the {MOST_DEVICES} devices a claim can hold"
         ))),

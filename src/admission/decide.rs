@@ -9,7 +9,7 @@ use super::refuse::{Refused, list, shown};
 use super::template::{Template, devices_in};
 use super::{Skip, class, gate, plan, skip, wish};
 use crate::model::{Name, NamespacedName};
-use crate::policy::{ClassPatch, NamespaceRule, Policy};
+use crate::policy::{NamespaceRule, PodPatch, Policy};
 use crate::snapshot::Snapshot;
 
 /// Containers of a pod that may ask for devices: bounds the work, far above any real pod.
@@ -74,7 +74,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
     }
     let plan = plan::plan(pod, &asks);
     let converted = !plan.claims.is_empty();
-    let warnings = wish::warnings(policy, pod, &asks);
+    let mut warnings = wish::warnings(policy, pod, &asks);
     if !converted && pod.spec_list("resourceClaims").is_empty() {
         let reason = match asks.as_slice() {
             [] => Skip::NothingAsked,
@@ -87,13 +87,25 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
     let rule = labels.and_then(|l| policy.namespace_rule(l));
     limit(snapshot, policy, request.namespace, rule, pod, plan.devices())?;
     let class = class::choose(snapshot, policy, rule, pod, converted)?;
-    let patch = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
+    warnings.extend(class.as_ref().and_then(|c| wish::overruled(pod, c, converted)));
+    let of_class = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
+    let of_namespace = rule.map(|r| &r.patch);
+    let patches: Vec<&PodPatch> = of_class.into_iter().chain(of_namespace).collect();
+    // A pod of somebody else's claims may be about other devices: only what its class says is about its own.
+    let wanted = of_class.and_then(|p| p.runtime_class_name.as_ref()).or_else(|| {
+        let others = of_namespace.and_then(|p| p.runtime_class_name.as_ref());
+        others
+            .or(policy.defaults.runtime_class_name.as_ref())
+            .filter(|_| converted)
+    });
+    let scheduler = patches.iter().find_map(|p| p.scheduler_name.as_ref());
+    let named = pod.spec_text("schedulerName").is_some_and(|s| policy.schedules(s));
     let edits = Edits {
         plan: &plan,
-        scheduler: &policy.defaults.scheduler_name,
+        scheduler: (!named).then(|| scheduler.unwrap_or(&policy.defaults.scheduler_name)),
         class: class.as_ref(),
-        runtime_class: runtime_class(snapshot, policy, pod, patch, converted)?,
-        patch,
+        runtime_class: runtime_class(snapshot, pod, wanted)?,
+        patches: &patches,
     };
     let ops = json_patch::diff(request.object, &amend(request.object, &edits)?);
     if ops.0.is_empty() {
@@ -102,7 +114,8 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
             warnings,
         });
     }
-    let mut templates: Vec<Template> = plan.claims.into_iter().map(|c| c.template).collect();
+    let made = plan.claims.into_iter().map(|c| c.template);
+    let mut templates: Vec<Template> = made.chain(templates_named(snapshot, request.object)).collect();
     templates.sort();
     templates.dedup();
     Ok(Decision::Patch {
@@ -110,6 +123,14 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
         templates,
         warnings,
     })
+}
+
+/// Templates of ours that the pod names already: it comes from an earlier call, or is a copy of a pod that was treated
+/// long ago, whose template may be gone.
+pub(super) fn templates_named(snapshot: &Snapshot, pod: &Value) -> Vec<Template> {
+    let claims = Pod(pod).spec_list("resourceClaims").iter().take(MOST_ASKS);
+    let names = claims.filter_map(|c| c["resourceClaimTemplateName"].as_str());
+    names.filter_map(|name| Template::named(snapshot, name)).collect()
 }
 
 /// Counts what the pod holds while it runs: new claims, and claims it has already (ours from an earlier call, or its
@@ -125,7 +146,10 @@ fn limit(
     let Some(most) = rule.and_then(|r| r.max_gpus_per_pod) else {
         return Ok(());
     };
-    let gpu_class = |class: &Name| policy.defaults.device_classes.values().any(|c| c == class);
+    // Those the policy names, and those that stand in for them here.
+    let pairs = || policy.defaults.device_classes.iter();
+    let stand_ins: Vec<Name> = pairs().filter_map(|(r, c)| ask::device_class(snapshot, r, c)).collect();
+    let gpu_class = |class: &Name| pairs().any(|(_, c)| c == class) || stand_ins.contains(class);
     let known = |claim: &Value| -> Option<u32> {
         if let Some(name) = claim["resourceClaimTemplateName"].as_str() {
             let template = snapshot.templates.get(&NamespacedName::new(namespace, name));
@@ -148,18 +172,11 @@ fn limit(
 
 /// The RuntimeClass to set: none where the pod has one. One that the cluster does not have would leave the pod unable
 /// to start, or, worse, start it without its device.
-fn runtime_class<'a>(
-    snapshot: &Snapshot,
-    policy: &'a Policy,
-    pod: Pod<'_>,
-    patch: Option<&'a ClassPatch>,
-    converted: bool,
-) -> Result<Option<&'a Name>, Refused> {
+fn runtime_class<'a>(snapshot: &Snapshot, pod: Pod<'_>, wanted: Option<&'a Name>) -> Result<Option<&'a Name>, Refused> {
     if pod.spec_text("runtimeClassName").is_some() {
         return Ok(None);
     }
-    let default = policy.defaults.runtime_class_name.as_ref().filter(|_| converted);
-    let Some(wanted) = patch.and_then(|p| p.runtime_class_name.as_ref()).or(default) else {
+    let Some(wanted) = wanted else {
         return Ok(None);
     };
     // None known: the API server's own check decides.

@@ -3,7 +3,7 @@
 //! `decide` is a pure function of (snapshot, policy, pod): `pod` reads the JSON, `ask` finds the device requests,
 //! `plan` turns them into claims and `template` into ResourceClaimTemplates, `class` finds the wattage class, `amend`
 //! edits a copy of the pod. The patch is the difference between the two. `Admitter` is the I/O around it: it makes the
-//! templates before the answer goes out. Decoding AdmissionReviews is the business of `wire`.
+//! templates before the answer goes out, `sweep` removes them when they are of no more use. Decoding AdmissionReviews is the business of `wire`.
 
 mod admitter;
 mod amend;
@@ -15,6 +15,7 @@ mod plan;
 mod pod;
 mod refuse;
 mod skip;
+mod sweep;
 mod template;
 mod wish;
 
@@ -22,6 +23,7 @@ pub use admitter::Admitter;
 pub use decide::{Decision, Request, decide};
 pub use refuse::Refused;
 pub use skip::Skip;
+pub use sweep::{Swept, sweep, unused};
 pub use template::Template;
 
 /// Annotation on treated pods; the value is the version of the rules here.

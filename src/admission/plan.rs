@@ -1,15 +1,22 @@
-//! From asks to claims of the pod: who gets a claim of its own, and who shares.
+//! From asks to claims of the pod: who holds which devices, and who shares.
 //!
-//! Containers that run side by side (sidecars and ordinary ones) each have a claim for each ask, so that nobody sees
-//! another's devices. An init container runs alone before the ordinary ones and gives its devices back to the pod when
-//! it ends, so it uses the claim of an ordinary container, or of an earlier init container, that holds exactly as many
-//! devices of the same DeviceClass; where there is none it has its own. Nobody gets fewer, or other, devices than asked.
+//! As Kubernetes counts an extended resource: ordinary containers and sidecars (restartable init containers) add up,
+//! and an init container needs its number beside the sidecars that started before it. The pod takes the larger of the
+//! two and not a device more. Nobody gets fewer, or other, devices than asked, and whoever runs side by side shares
+//! nothing.
+//!
+//! The devices of one DeviceClass are thought of as a row. Ordinary containers stand at its front in their order,
+//! sidecars at its end, the first to start last. An init container takes the first group of whole ordinary containers
+//! that has its number, else the front: what reaches no sidecar before it is free then. The row is cut wherever
+//! somebody begins or ends, and each piece is a claim; a container names the claims of its pieces. A container of four
+//! beside an init container of one thus has claims of one and three; where nobody cuts it, one of four.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::Ask;
 use super::pod::{Phase, Pod};
 use super::template::Template;
+use crate::model::Name;
 
 /// A claim the pod gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +26,12 @@ pub(super) struct Claim {
     pub(super) template: Template,
 }
 
-/// Which claim serves which ask.
+/// Which claims serve which ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) claims: Vec<Claim>,
     /// Positions in `claims` with the ask they serve, in the order of the asks.
-    pub(super) served: Vec<(usize, Ask)>,
+    pub(super) served: Vec<(Vec<usize>, Ask)>,
 }
 
 impl Plan {
@@ -36,51 +43,107 @@ impl Plan {
 
 /// Asks without a DeviceClass are not planned.
 pub(super) fn plan(pod: Pod<'_>, asks: &[Ask]) -> Plan {
-    let mut plan = Plan::default();
-    let wanted = |ask: &Ask| {
-        Some(Template {
-            device_class: ask.device_class.clone()?,
-            count: ask.count,
-        })
-    };
-    let mut templates: Vec<(Phase, Template)> = vec![];
-    let mut serves: Vec<Option<usize>> = vec![None; asks.len()];
-    // Those who may lend first, those who may borrow afterwards.
-    let alone = |ask: &Ask| ask.phase == Phase::Init;
-    let order = (0..asks.len())
-        .filter(|i| !alone(&asks[*i]))
-        .chain((0..asks.len()).filter(|i| alone(&asks[*i])));
-    for i in order {
-        let ask = &asks[i];
-        let Some(template) = wanted(ask) else {
-            continue;
-        };
-        let used_here: BTreeSet<usize> = (0..asks.len())
-            .filter(|j| (asks[*j].list, asks[*j].at) == (ask.list, ask.at))
-            .filter_map(|j| serves[j])
-            .collect();
-        let lender = templates.iter().enumerate().position(|(claim, (owner, t))| {
-            alone(ask) && *owner != Phase::Sidecar && *t == template && !used_here.contains(&claim)
-        });
-        serves[i] = Some(lender.unwrap_or_else(|| {
-            templates.push((ask.phase, template));
-            templates.len() - 1
-        }));
+    let mut rows: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
+    for (i, ask) in asks.iter().enumerate() {
+        if let Some(class) = &ask.device_class {
+            rows.entry(class).or_default().push(i);
+        }
+    }
+    let mut pieces_of: Vec<Vec<(&Name, Span)>> = vec![vec![]; asks.len()];
+    for (class, members) in rows {
+        let row: Vec<&Ask> = members.iter().map(|i| &asks[*i]).collect();
+        for (i, pieces) in members.into_iter().zip(pieces(&spans(&row))) {
+            pieces_of[i] = pieces.into_iter().map(|p| (class, p)).collect();
+        }
     }
     // Numbered in the order in which the manifest first uses them.
-    let mut position: Vec<Option<usize>> = vec![None; templates.len()];
+    let mut plan = Plan::default();
+    let mut known: BTreeMap<(&Name, Span), usize> = BTreeMap::new();
     let mut names = fresh_names(pod);
-    for (ask, claim) in asks.iter().zip(serves).filter_map(|(a, s)| Some((a, s?))) {
-        let at = *position[claim].get_or_insert_with(|| {
-            plan.claims.push(Claim {
-                name: names.next().unwrap_or_default(),
-                template: templates[claim].1.clone(),
+    for (ask, pieces) in asks.iter().zip(pieces_of).filter(|(_, p)| !p.is_empty()) {
+        let mut claims = vec![];
+        for (class, piece) in pieces {
+            let at = *known.entry((class, piece)).or_insert_with(|| {
+                plan.claims.push(Claim {
+                    name: names.next().unwrap_or_default(),
+                    template: Template {
+                        device_class: class.clone(),
+                        count: piece.1 - piece.0,
+                    },
+                });
+                plan.claims.len() - 1
             });
-            plan.claims.len() - 1
-        });
-        plan.served.push((at, ask.clone()));
+            claims.push(at);
+        }
+        plan.served.push((claims, ask.clone()));
     }
     plan
+}
+
+/// A part of the row: from, and up to but without.
+type Span = (u32, u32);
+
+/// Where in the row of its DeviceClass each ask stands.
+fn spans(row: &[&Ask]) -> Vec<Span> {
+    // The asks of a container, side by side. At most 128 asks of at most 32: no sum overflows.
+    let mut containers: Vec<(Phase, std::ops::Range<usize>, u32)> = vec![];
+    for (i, ask) in row.iter().enumerate() {
+        match containers.last_mut() {
+            Some((_, asks, count)) if (row[asks.start].list, row[asks.start].at) == (ask.list, ask.at) => {
+                asks.end = i + 1;
+                *count += ask.count;
+            }
+            _ => containers.push((ask.phase, i..i + 1, ask.count)),
+        }
+    }
+    let of = |phase| containers.iter().filter(move |c| c.0 == phase).map(|c| c.2);
+    let mut length = of(Phase::Regular).sum::<u32>() + of(Phase::Sidecar).sum::<u32>();
+    let mut started = 0;
+    for (phase, _, count) in &containers {
+        match phase {
+            Phase::Init => length = length.max(started + count),
+            Phase::Sidecar => started += count,
+            Phase::Regular => {}
+        }
+    }
+    let mut ends: Vec<u32> = vec![0];
+    for count in of(Phase::Regular) {
+        ends.push(ends[ends.len() - 1] + count);
+    }
+    let (mut front, mut back) = (0, length);
+    let mut spans = vec![];
+    for (phase, asks, count) in &containers {
+        let mut at = match phase {
+            Phase::Regular => {
+                front += count;
+                front - count
+            }
+            Phase::Sidecar => {
+                back -= count;
+                back
+            }
+            Phase::Init => ends
+                .iter()
+                .copied()
+                .find(|start| ends.contains(&(start + count)))
+                .unwrap_or(0),
+        };
+        for ask in &row[asks.clone()] {
+            spans.push((at, at + ask.count));
+            at += ask.count;
+        }
+    }
+    spans
+}
+
+/// What of the row each span consists of, when it is cut at every beginning and every end.
+fn pieces(spans: &[Span]) -> Vec<Vec<Span>> {
+    let cuts: BTreeSet<u32> = spans.iter().flat_map(|s| [s.0, s.1]).collect();
+    let of = |span: &Span| {
+        let inner = cuts.range(span.0..=span.1).copied();
+        inner.clone().zip(inner.skip(1)).collect()
+    };
+    spans.iter().map(of).collect()
 }
 
 /// `wl-gpu-0`, `wl-gpu-1`, … without those the pod uses already.
@@ -93,4 +156,64 @@ fn fresh_names(pod: Pod<'_>) -> impl Iterator<Item = String> {
     (0_u32..)
         .map(|n| format!("wl-gpu-{n}"))
         .filter(move |name| !taken.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks for one resource; `i`, `s` and `m` are init container, sidecar and ordinary one.
+    fn spans_of(containers: &[(char, u32)]) -> (Vec<Span>, Vec<Vec<Span>>) {
+        let asks: Vec<Ask> = containers
+            .iter()
+            .enumerate()
+            .map(|(at, (phase, count))| Ask {
+                phase: match phase {
+                    'i' => Phase::Init,
+                    's' => Phase::Sidecar,
+                    _ => Phase::Regular,
+                },
+                list: if *phase == 'm' { "containers" } else { "initContainers" },
+                at,
+                resource: "nvidia.com/gpu".into(),
+                device_class: Some("gpu.nvidia.com".into()),
+                count: *count,
+            })
+            .collect();
+        let spans = spans(&asks.iter().collect::<Vec<_>>());
+        let pieces = pieces(&spans);
+        (spans, pieces)
+    }
+
+    #[test]
+    fn the_row_is_as_long_as_kubernetes_counts() {
+        for (containers, length) in [
+            (&[('m', 2)][..], 2),
+            (&[('i', 1), ('i', 1), ('m', 2)], 2),
+            (&[('i', 3), ('m', 2)], 3),
+            (&[('i', 5), ('i', 3), ('m', 2), ('m', 2)], 5),
+            (&[('s', 1), ('i', 1), ('m', 1)], 2),
+            (&[('i', 4), ('s', 1), ('i', 2), ('m', 1)], 4),
+            (&[('s', 1), ('i', 4), ('m', 1)], 5),
+            (&[('s', 2), ('s', 1), ('m', 1)], 4),
+        ] {
+            let (spans, _) = spans_of(containers);
+            assert_eq!(
+                spans.iter().map(|s| s.1).max(),
+                Some(length),
+                "{containers:?}: {spans:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_cut_without_need() {
+        // Of another's size, of two together, and of nobody's.
+        assert_eq!(spans_of(&[('i', 2), ('m', 1), ('m', 2)]).0[0], (1, 3));
+        assert_eq!(spans_of(&[('i', 3), ('m', 4), ('m', 1), ('m', 2)]).0[0], (4, 7));
+        let (_, pieces) = spans_of(&[('i', 1), ('m', 4)]);
+        assert_eq!(pieces, [vec![(0, 1)], vec![(0, 1), (1, 4)]]);
+        let (_, pieces) = spans_of(&[('i', 3), ('m', 2)]);
+        assert_eq!(pieces, [vec![(0, 2), (2, 3)], vec![(0, 2)]]);
+    }
 }

@@ -91,5 +91,5 @@ pub(super) fn before_reading(
         return Some(Skip::DaemonSet);
     }
     let scheduler = pod.spec_text("schedulerName").unwrap_or("default-scheduler");
-    (scheduler != "default-scheduler" && scheduler != &*policy.defaults.scheduler_name).then_some(Skip::OtherScheduler)
+    (scheduler != "default-scheduler" && !policy.schedules(scheduler)).then_some(Skip::OtherScheduler)
 }

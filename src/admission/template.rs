@@ -6,9 +6,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::model::{ClaimSpec, Count, DeviceRequest, Name, NamespacedName, Request, RequestKind};
+use super::ask::MOST_DEVICES;
+use crate::model::{ClaimSpec, ClaimTemplate, Count, DeviceRequest, Name, NamespacedName, Request, RequestKind};
+use crate::snapshot::Snapshot;
 
 const REQUEST: &str = "gpu";
+const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "wattlane");
 
 /// One request for `count` whole devices of a DeviceClass.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +43,43 @@ impl Template {
             .flatten()
     }
 
+    /// The template of ours that a pod names, made of one of the cluster's DeviceClasses. It may have been removed since.
+    pub(super) fn named(snapshot: &Snapshot, name: &str) -> Option<Self> {
+        let count = Self::count_in(name).filter(|n| (1..=MOST_DEVICES).contains(n))?;
+        let classes = snapshot.classes.iter().map(|(class, _)| class);
+        let templates = classes.map(|class| Self {
+            device_class: class.clone(),
+            count,
+        });
+        templates.into_iter().find(|t| *t.name() == *name)
+    }
+
+    /// What an object says, if it is exactly what we would write: label, content, and the name of that content.
+    pub(super) fn made(object: &ClaimTemplate) -> Option<Self> {
+        let [request] = object.spec.requests.as_slice() else {
+            return None;
+        };
+        let RequestKind::Exactly(DeviceRequest {
+            class,
+            count: Count::Exactly(count),
+            ..
+        }) = &request.kind
+        else {
+            return None;
+        };
+        let template = Self {
+            device_class: class.clone(),
+            count: *count,
+        };
+        template.is(object).then_some(template)
+    }
+
+    /// Whether the object is this template, ours and with our content.
+    pub(super) fn is(&self, object: &ClaimTemplate) -> bool {
+        let ours = object.labels.get(MANAGED_BY.0).is_some_and(|v| &**v == MANAGED_BY.1);
+        ours && object.key.name == self.name() && *object.spec == self.claim_spec()
+    }
+
     pub fn key(&self, namespace: &str) -> NamespacedName {
         NamespacedName::new(namespace, self.name())
     }
@@ -59,7 +99,7 @@ impl Template {
             "metadata": {
                 "name": &*self.name(),
                 "namespace": namespace,
-                "labels": {"app.kubernetes.io/managed-by": "wattlane"},
+                "labels": {MANAGED_BY.0: MANAGED_BY.1},
             },
             "spec": {"spec": self.spec()},
         })

@@ -1,9 +1,11 @@
 //! What a pod wishes beyond devices and a class, and what becomes of wishes that nothing here grants: those that could
 //! be granted halfway are warned about, those that only mean something when kept are refused.
 
+use super::CLASS;
 use super::ask::{Ask, HAMI};
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
+use crate::model::Name;
 use crate::policy::Policy;
 
 /// The API server cuts warnings behind this many characters.
@@ -47,6 +49,25 @@ pub(super) fn chooses_cards(pod: Pod<'_>) -> bool {
         .any(|key| pod.annotation(key).is_some())
 }
 
+/// The default class of a restricted namespace holds beside what the pod chose in other words: that may leave nothing.
+pub(super) fn overruled(pod: Pod<'_>, class: &Name, converted: bool) -> Option<String> {
+    let by = match (pod.annotation(CLASS), converted) {
+        (Some(_), _) => return None,
+        (None, false) => "its own claims",
+        (None, true) if chooses_cards(pod) => "nvidia.com/use-gputype and use-gpuuuid",
+        (None, true) => return None,
+    };
+    Some(format!(
+        "wattlane: the pod names no class and gets {class}, the default of its namespace, beside what {by} ask for"
+    ))
+}
+
+fn beside_a_claim(resource: &str) -> String {
+    format!(
+        "wattlane: the pod has claims and asks a device plugin for {resource} beside them: neither knows what the other gives"
+    )
+}
+
 /// What works but may surprise.
 pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<String> {
     let mut said: Vec<String> = vec![];
@@ -63,7 +84,22 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
             ask.resource,
             named.map_or("?", |n| n)
         ));
+        if !pod.spec_list("resourceClaims").is_empty() {
+            say(beside_a_claim(&ask.resource));
+        }
     }
+    for ask in asks {
+        let named = policy.defaults.device_classes.get(&ask.resource);
+        if let (Some(named), Some(class)) = (named, &ask.device_class)
+            && named != class
+        {
+            say(format!(
+                "wattlane: {} is claimed from DeviceClass {class}, which says it serves it: there is no {named}, which the policy names",
+                ask.resource
+            ));
+        }
+    }
+    let own_claims = !pod.spec_list("resourceClaims").is_empty();
     for container in pod.containers() {
         let whole_cards = asks.iter().any(|a| {
             (a.list, a.at) == (container.list, container.at)
@@ -81,6 +117,9 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
                 say(format!(
                     "wattlane: {key} is left as it is: partitions are not claimed in this version"
                 ));
+                if own_claims {
+                    say(beside_a_claim(key));
+                }
             }
         }
     }

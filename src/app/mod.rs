@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{Admitter, Skip};
+use crate::admission::{self, Admitter, Skip, Swept};
 use crate::binding::{self, Binder};
 use crate::cluster::Cluster;
 use crate::index::Index;
@@ -68,6 +68,7 @@ impl Core {
         let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors)?));
         let metrics = Arc::new(Metrics::new().context("metrics")?);
         metrics.preset_skips(Skip::ALL.map(Skip::as_str));
+        metrics.preset_swept(Swept::ALL.map(Swept::as_str));
         let readiness = Arc::new(Readiness::new(metrics.clone(), ages.then_some(STALE_AFTER)));
         let index = Index::new(Arc::new(PolicyClassifier::new(policy.load_full())));
         let running = publish::spawn(index, fits(selectors.clone(), policy.clone()));
@@ -155,6 +156,20 @@ impl Core {
         });
         drop(tasks);
         self
+    }
+
+    /// Removes claim templates that nobody needs any more, until the service stops and while this replica leads.
+    pub fn spawn_sweep(&self) {
+        let (core, counted, stop) = (self.clone(), self.metrics.clone(), self.stop.clone());
+        let may = move || core.leads() && core.readiness.missing().is_empty();
+        let told = move |swept: Swept| counted.swept(swept.as_str());
+        let sweep = admission::sweep(self.cluster.clone(), self.reader.clone(), may, told);
+        let mut tasks = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tasks.spawn(async move {
+            // The end of the process is no fault of it.
+            let _ = stop.run_until_cancelled(sweep).await;
+            ("template sweeper", Ok(()))
+        });
     }
 
     /// Whether this replica does what one of them has to do: bind, look after the cluster.

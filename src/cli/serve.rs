@@ -160,6 +160,9 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         client_names,
         limits: Limits::default(),
     };
+    if embedded.is_none() {
+        core.spawn_sweep();
+    }
     let leads = core.clone();
     core.spawn_audit(Duration::from_secs(args.audit_every), move || leads.leads());
     let app = app::serve(core, net).await?;

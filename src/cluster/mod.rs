@@ -10,10 +10,14 @@ pub mod secrets;
 use async_trait::async_trait;
 
 use crate::index::Kind;
-use crate::model::{Allocation, Claim, Consumer, Name, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Name, NamespacedName, Pod};
 use crate::publish::IndexHandle;
 
 pub use lease::{Lease, LeaseWrite};
+
+/// A template that says it was used longer ago than this says it anew before admission answers with it. Seconds.
+/// The sweeper waits twice as long (`admission/sweep.rs` says why).
+pub const TEMPLATE_REFRESH: i64 = 30 * 60;
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,9 +96,20 @@ pub trait Cluster: Send + Sync + 'static {
     /// POST pods/binding with the UID. Fine when the pod is bound to that node already.
     async fn bind(&self, pod: &NamespacedName, uid: &str, node: &str) -> Result<(), WriteError>;
 
-    /// Makes a ResourceClaimTemplate of ours unless it exists with the same content. `template` is the whole object
-    /// (resource.k8s.io/v1). One of that name with other content is `Refused`.
+    /// Makes a ResourceClaimTemplate of ours unless it exists with the same content, and then notes that it is in use
+    /// unless that was noted less than [`TEMPLATE_REFRESH`] ago. `template` is the whole object (resource.k8s.io/v1)
+    /// with the annotation [`crate::convert::TEMPLATE_LAST_USED`]. One of that name with other content, without our
+    /// labels or on its way out is `Refused`.
     async fn ensure_template(&self, template: &serde_json::Value) -> Result<(), WriteError>;
+
+    /// Deletes the template as it was seen: any change since then is a `Conflict`, and so is a pod that names it,
+    /// looked for in the API and not in a cache. Fine when it is gone.
+    async fn remove_template(&self, template: &ClaimTemplate) -> Result<(), WriteError> {
+        let key = &template.key;
+        Err(WriteError::Refused(format!(
+            "templates of this cluster are not removed: {key}"
+        )))
+    }
 
     /// A harmless label patch on a pending pod, which makes kube-scheduler try it again.
     async fn poke(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError>;

@@ -177,6 +177,9 @@ fn seconds(time: Option<&str>) -> Option<i64> {
     Some(time?.parse::<jiff::Timestamp>().ok()?.as_second())
 }
 
+/// Annotation of our templates: when admission last answered with it (RFC 3339).
+pub const TEMPLATE_LAST_USED: &str = "wattlane.dev/last-used";
+
 pub fn template(value: &Value) -> Result<ClaimTemplate, ConvertError> {
     #[derive(Deserialize)]
     struct Only<'a> {
@@ -186,10 +189,15 @@ pub fn template(value: &Value) -> Result<ClaimTemplate, ConvertError> {
     let Only { metadata } = read(value)?;
     // The template's `spec` is a whole object of its own: metadata and the claim's spec.
     let inner = value.get("spec").unwrap_or(&Value::Null);
+    let noted = metadata.annotations.as_ref().and_then(|a| a.get(TEMPLATE_LAST_USED));
+    let last_used = seconds(noted.copied()).or_else(|| seconds(metadata.creation_timestamp));
     Ok(ClaimTemplate {
         key: NamespacedName::new(metadata.namespace(), metadata.name()?),
         uid: metadata.uid(),
+        resource_version: metadata.resource_version.unwrap_or_default().into(),
+        deleting: metadata.deleting(),
         labels: metadata.labels(),
+        last_used: last_used.unwrap_or_default(),
         spec: Arc::new(spec(inner, "spec.", &mut Names::default())),
     })
 }

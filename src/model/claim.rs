@@ -124,7 +124,11 @@ pub struct Claim {
 pub struct ClaimTemplate {
     pub key: NamespacedName,
     pub uid: Name,
+    pub resource_version: Name,
+    pub deleting: bool,
     pub labels: Labels,
+    /// When admission last answered with it, as far as the object says; else when it was made. Seconds since the epoch.
+    pub last_used: i64,
     /// Annotations and labels that claims made from it get are not kept: nobody here reads them.
     pub spec: Arc<ClaimSpec>,
 }

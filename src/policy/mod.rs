@@ -18,4 +18,4 @@ pub use catalogue::{BoardPower, board_power};
 pub use classify::PolicyClassifier;
 pub use product::class_name;
 pub use read::PolicyError;
-pub use types::{Class, ClassPatch, Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain};
+pub use types::{Class, Defaults, NamespaceRule, NodeOrder, Placement, PodPatch, Policy, PowerDomain};

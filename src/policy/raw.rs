@@ -15,11 +15,14 @@ pub(super) struct RawClass {
     pub(super) matches: String,
     pub(super) watts: Option<Value>,
     pub(super) patch: Option<RawPatch>,
+    /// Refused by its name.
+    pub(super) sharing: Option<Value>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct RawPatch {
+    pub(super) scheduler_name: Option<String>,
     pub(super) runtime_class_name: Option<String>,
     pub(super) tolerations: Vec<RawToleration>,
     pub(super) node_selector: BTreeMap<String, String>,
@@ -65,6 +68,9 @@ pub(super) struct RawNamespace {
     pub(super) default_class: Option<String>,
     pub(super) allowed_classes: Option<Vec<String>>,
     pub(super) max_gpus_per_pod: Option<u32>,
+    pub(super) patch: Option<RawPatch>,
+    /// Refused by its name.
+    pub(super) sharing: Option<Value>,
 }
 
 #[derive(Deserialize, Default)]

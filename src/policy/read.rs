@@ -269,6 +269,7 @@ impl Reader<'_> {
             if let Some(class) = &raw.default_class {
                 self.check(format!("{path}.defaultClass"), class, names::dns_label);
             }
+            self.no_sharing(&path, raw.sharing.as_ref());
             let mut default = raw.default_class;
             if let Some(allowed) = &raw.allowed_classes {
                 for (i, class) in allowed.iter().enumerate() {
@@ -299,9 +300,17 @@ impl Reader<'_> {
                 default_class: default.map(Name::from),
                 allowed_classes: raw.allowed_classes.map(|a| a.into_iter().map(Name::from).collect()),
                 max_gpus_per_pod: raw.max_gpus_per_pod,
+                patch: self.patch(&format!("{path}.patch"), raw.patch.unwrap_or_default()),
             });
         }
         rules
+    }
+
+    pub(super) fn scheduler(&mut self, path: String, name: &str) {
+        self.check(path.as_str(), name, names::dns_subdomain);
+        if name == "default-scheduler" {
+            self.error(path, "must be a scheduler that calls wattlane, not default-scheduler");
+        }
     }
 
     /// `deviceClasses` adds to the built-in pairs, or replaces one of them.
@@ -309,13 +318,7 @@ impl Reader<'_> {
         let raw: RawDefaults = self.section(root, "defaults");
         let mut defaults = Defaults::default();
         if let Some(name) = raw.scheduler_name {
-            self.check("defaults.schedulerName", &name, names::dns_subdomain);
-            if name == "default-scheduler" {
-                self.error(
-                    "defaults.schedulerName",
-                    "must be a scheduler that calls wattlane, not default-scheduler",
-                );
-            }
+            self.scheduler("defaults.schedulerName".to_owned(), &name);
             defaults.scheduler_name = name.into();
         }
         if let Some(name) = raw.runtime_class_name {

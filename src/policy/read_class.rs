@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::raw::{RawClass, RawPatch, RawToleration};
 use super::read::{Reader, names_of};
-use super::types::{Class, ClassPatch};
+use super::types::{Class, PodPatch};
 use super::{names, watts};
 use crate::model::{Name, Quantity};
 
@@ -31,6 +31,7 @@ impl Reader<'_> {
                     .map_err(|e| self.error(format!("{path}.watts"), e))
                     .ok()
             });
+            self.no_sharing(&path, raw.sharing.as_ref());
             classes.push(Class {
                 name: raw.name.into(),
                 selector,
@@ -41,7 +42,20 @@ impl Reader<'_> {
         classes
     }
 
-    fn patch(&mut self, path: &str, raw: RawPatch) -> ClassPatch {
+    /// A switch of a later version: whoever sets it counts on it.
+    pub(super) fn no_sharing(&mut self, path: &str, sharing: Option<&Value>) {
+        if sharing.is_some_and(|s| !s.is_null()) {
+            self.error(
+                format!("{path}.sharing"),
+                "sharing devices between pods is not built in this version: leave it out",
+            );
+        }
+    }
+
+    pub(super) fn patch(&mut self, path: &str, raw: RawPatch) -> PodPatch {
+        if let Some(name) = &raw.scheduler_name {
+            self.scheduler(format!("{path}.schedulerName"), name);
+        }
         if let Some(name) = &raw.runtime_class_name {
             self.check(format!("{path}.runtimeClassName"), name, names::dns_subdomain);
         }
@@ -71,7 +85,8 @@ impl Reader<'_> {
         }
         let tolerations = raw.tolerations.into_iter().enumerate();
         let tolerations = tolerations.map(|(i, t)| self.toleration(&format!("{path}.tolerations[{i}]"), t));
-        ClassPatch {
+        PodPatch {
+            scheduler_name: raw.scheduler_name.map(Name::from),
             tolerations: tolerations.collect(),
             runtime_class_name: raw.runtime_class_name.map(Name::from),
             node_selector: names_of(raw.node_selector),

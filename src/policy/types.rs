@@ -18,12 +18,14 @@ pub struct Class {
     pub selector: Arc<Selector>,
     /// Board power of a whole card. None: what the product table says.
     pub watts: Option<u32>,
-    pub patch: ClassPatch,
+    pub patch: PodPatch,
 }
 
-/// What admission adds to a pod of the class. Nothing a pod says itself is replaced.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClassPatch {
+/// What admission adds to the pods of a class or of a namespace. Nothing a pod says itself is replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodPatch {
+    /// Another scheduler that calls wattlane than that of the defaults.
+    pub scheduler_name: Option<Name>,
     pub runtime_class_name: Option<Name>,
     /// core/v1 Tolerations as JSON, only the fields that are set.
     pub tolerations: Vec<Value>,
@@ -74,6 +76,8 @@ pub struct NamespaceRule {
     /// None: every class.
     pub allowed_classes: Option<Vec<Name>>,
     pub max_gpus_per_pod: Option<u32>,
+    /// Beside what the pod's class adds, which comes first.
+    pub patch: PodPatch,
 }
 
 impl NamespaceRule {
@@ -141,6 +145,14 @@ impl Policy {
             classes: rule.allowed_classes.clone(),
         });
         rules.collect()
+    }
+
+    /// Whether pods are sent to this scheduler: by the defaults, or by the patch of a class or of a namespace.
+    pub fn schedules(&self, scheduler: &str) -> bool {
+        let classes = self.classes.iter().map(|c| &c.patch);
+        let patches = classes.chain(self.namespaces.iter().map(|n| &n.patch));
+        let mut named = patches.filter_map(|p| p.scheduler_name.as_ref());
+        &*self.defaults.scheduler_name == scheduler || named.any(|n| &**n == scheduler)
     }
 
     pub fn class(&self, name: &str) -> Option<&Class> {

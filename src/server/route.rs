@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 use super::body::{self, BodyError, Room};
 use super::tls::Client;
 use super::verbs::{self, Answered};
-use super::{Limits, Service};
+use super::{Limits, Service, deadline};
 use crate::metrics::{Metrics, Outcome, Verb};
 
 pub(super) struct Router<S> {
@@ -145,6 +145,10 @@ impl<S: Service> Router<S> {
                 "this path takes POST",
             ));
         }
+        let (begun, patience) = (
+            tokio::time::Instant::now(),
+            deadline::of_admission(request.uri().query()),
+        );
         let Ok(_permit) = room.try_acquire() else {
             let words = "wattlane is doing as much of this as it may at one time: try again";
             return Err(rejected(StatusCode::SERVICE_UNAVAILABLE, Outcome::Shed, words));
@@ -174,11 +178,12 @@ impl<S: Service> Router<S> {
                 ),
             })?;
         let service = &*self.service;
+        let by = begun + patience;
         match verb {
             Verb::Filter => verbs::filter(service, &body).await,
             Verb::Prioritize => verbs::prioritize(service, &body).await,
             Verb::Bind => verbs::bind(service, &body).await,
-            _ => verbs::mutate(service, &self.metrics, &body).await,
+            _ => verbs::mutate(service, &self.metrics, &body, by).await,
         }
     }
 }

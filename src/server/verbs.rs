@@ -1,9 +1,11 @@
 //! The meaning of each path: decode the body, ask the service, encode the answer, say how it ended.
 
 use http::StatusCode;
+use tokio::time::Instant;
 
 use super::route::{Rejected, rejected};
 use super::{BindFailure, Failure, Service};
+use crate::admission::Skip;
 use crate::metrics::{Admitted, Metrics, Outcome};
 use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, WireError, extender};
 
@@ -12,6 +14,8 @@ pub(super) struct Answered {
     pub(super) outcome: Outcome,
     pub(super) body: Vec<u8>,
 }
+
+const LATE: &str = "wattlane could not finish in the time the API server gives its webhooks, most likely because the API is slow to take the pod's claim templates; try again";
 
 type Answer = Result<Answered, Rejected>;
 
@@ -92,7 +96,9 @@ pub(super) async fn bind(service: &impl Service, body: &[u8]) -> Answer {
     }
 }
 
-pub(super) async fn mutate(service: &impl Service, metrics: &Metrics, body: &[u8]) -> Answer {
+/// `by`: the caller has gone a moment later. What is not decided then is refused: a pod that is let through untreated
+/// where the webhook is ignored on failure would go to the default scheduler, and a refused one comes again.
+pub(super) async fn mutate(service: &impl Service, metrics: &Metrics, body: &[u8], by: Instant) -> Answer {
     let request = match AdmissionRequest::parse(body) {
         Ok(request) => request,
         Err(e) => return unreadable(e),
@@ -104,7 +110,8 @@ pub(super) async fn mutate(service: &impl Service, metrics: &Metrics, body: &[u8
     );
     let uid = request.uid.clone();
     let (answer, admitted) = if request.creates_pod() {
-        let answer = service.admit(request).await;
+        let answer = tokio::time::timeout_at(by, service.admit(request)).await;
+        let answer = answer.unwrap_or_else(|_| AdmissionAnswer::deny(504, LATE));
         let admitted = match &answer {
             AdmissionAnswer { allowed: false, .. } => Admitted::Denied,
             AdmissionAnswer { patch: Some(patch), .. } if !patch.0.is_empty() => Admitted::Patched,
@@ -112,6 +119,7 @@ pub(super) async fn mutate(service: &impl Service, metrics: &Metrics, body: &[u8
         };
         (answer, admitted)
     } else {
+        metrics.skipped(Skip::NotCreate.as_str());
         (AdmissionAnswer::allow(), Admitted::Skipped)
     };
     metrics.admission(admitted);

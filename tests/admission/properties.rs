@@ -50,7 +50,7 @@ prop_compose! {
         class in prop::option::of(prop::sample::select(vec!["server-600w", "l4-72w", " h20-500w ", ""])),
         own in any::<bool>(),
         runtime in any::<bool>(),
-        scheduler in prop::option::of(prop::sample::select(vec!["default-scheduler", "wattlane"])),
+        scheduler in prop::option::of(prop::sample::select(vec!["default-scheduler", "wattlane", "wattlane-batch"])),
     ) -> Value {
         let init: Vec<Value> = init.into_iter().map(|(mut c, sidecar)| {
             if sidecar { c["restartPolicy"] = json!("Always"); }
@@ -159,6 +159,33 @@ fn asked(container: &Value) -> BTreeMap<String, u32> {
         .collect()
 }
 
+/// A path as a place in the document: list positions by number, members by name.
+fn place(path: &str) -> Vec<(u64, String)> {
+    let parts = path.split('/').skip(1).map(|p| p.replace("~1", "/").replace("~0", "~"));
+    parts
+        .map(|p| p.parse().map_or((0, p.clone()), |n| (n, String::new())))
+        .collect()
+}
+
+/// What Kubernetes would count for the pod, were these extended resources, by DeviceClass.
+fn needed(pod: &Value) -> BTreeMap<String, u32> {
+    let (mut most, mut beside): (BTreeMap<String, u32>, BTreeMap<String, u32>) = Default::default();
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"][list].as_array().into_iter().flatten() {
+            for (class, count) in asked(container) {
+                let running = beside.entry(class.clone()).or_default();
+                let now = *running + count;
+                if list == "containers" || container["restartPolicy"] == "Always" {
+                    *running = now;
+                }
+                let most = most.entry(class).or_default();
+                *most = now.max(*most);
+            }
+        }
+    }
+    most
+}
+
 /// Any JSON, with the words in it that admission looks for.
 fn json_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -191,7 +218,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn treated_once_and_nothing_else_touched(pod in pod(), namespace in prop::sample::select(vec!["ml", "serving", "research"])) {
+    fn treated_once_and_nothing_else_touched(pod in pod(), namespace in prop::sample::select(vec!["ml", "serving", "research", "batch"])) {
         if let Decision::Patch { ops, .. } = treat(&pod, namespace) {
             let mut after = pod.clone();
             json_patch::patch(&mut after, &ops).expect("the patch applies");
@@ -221,9 +248,11 @@ proptest! {
                 let had = pod["spec"][list][i]["resources"]["claims"].as_array().map_or(0, Vec::len);
                 let given: Vec<&str> = container["resources"]["claims"].as_array()
                     .map(|c| c.iter().skip(had).filter_map(|c| c["name"].as_str()).collect()).unwrap_or_default();
-                let got: BTreeMap<String, u32> = given.iter()
-                    .filter_map(|name| claims.get(name)).map(|t| (t.device_class.to_string(), t.count)).collect();
-                prop_assert_eq!(got.len(), given.len());
+                let mut got: BTreeMap<String, u32> = BTreeMap::new();
+                for template in given.iter().filter_map(|name| claims.get(name)) {
+                    *got.entry(template.device_class.to_string()).or_default() += template.count;
+                }
+                prop_assert!(given.iter().all(|name| claims.contains_key(name)), "{given:?}");
                 prop_assert_eq!(got, asked(&pod["spec"][list][i]));
                 let alone = list == "initContainers" && container["restartPolicy"] != "Always";
                 if !alone {
@@ -238,7 +267,37 @@ proptest! {
                 }
             }
         }
+        let mut taken: BTreeMap<String, u32> = BTreeMap::new();
+        for template in claims.values() {
+            *taken.entry(template.device_class.to_string()).or_default() += template.count;
+        }
+        prop_assert_eq!(taken, needed(&pod));
         prop_assert_eq!(templates.iter().collect::<std::collections::BTreeSet<_>>().len(), templates.len());
+    }
+
+    /// Every operation is needed, none is of a kind that can fail on what is there, and they come in the order of the
+    /// document, whoever asks.
+    #[test]
+    fn the_patch_is_minimal_and_in_the_order_of_the_document(pod in pod(), namespace in prop::sample::select(vec!["ml", "serving", "batch"])) {
+        let Decision::Patch { ops, .. } = treat(&pod, namespace) else {
+            return Ok(());
+        };
+        let mut after = pod.clone();
+        json_patch::patch(&mut after, &ops).expect("the patch applies");
+        let places: Vec<Vec<(u64, String)>> = ops.0.iter().map(|op| place(op.path().as_str())).collect();
+        prop_assert!(places.is_sorted_by(|a, b| a < b), "{ops:?}");
+        for left_out in 0..ops.0.len() {
+            let mut fewer = ops.clone();
+            fewer.0.remove(left_out);
+            let mut other = pod.clone();
+            if json_patch::patch(&mut other, &fewer).is_ok() {
+                prop_assert_ne!(&other, &after, "{} is not needed", ops.0[left_out]);
+            }
+        }
+        let Decision::Patch { ops: again, .. } = treat(&pod, namespace) else {
+            panic!("decided otherwise the second time");
+        };
+        prop_assert_eq!(ops, again);
     }
 
     /// The API server sends well-typed pods only; others must end in an answer, too, and in a patch that applies.

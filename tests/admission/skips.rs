@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wattlane::admission::{Decision, Request, Skip, decide};
+use wattlane::convert;
+use wattlane::model::DeviceClass;
 
 use super::world;
 
@@ -111,15 +113,42 @@ fn without_a_device_class_the_device_plugin_keeps_the_pod() {
 
     // A class of another name that says it serves the resource will do; of two the newer.
     for (name, created) in [("old", 1), ("new", 2), ("unrelated", 3)] {
-        let mut class = world::device_class(name);
+        let mut class = device_class(name);
         class.created = created;
         class.extended_resource = (name != "unrelated").then(|| "nvidia.com/gpu".into());
         snapshot.classes.insert(name.into(), Arc::new(class));
     }
-    let Decision::Patch { templates, .. } = decide(&snapshot, &policy, &request) else {
+    let Decision::Patch {
+        templates, warnings, ..
+    } = decide(&snapshot, &policy, &request)
+    else {
         panic!("not treated");
     };
     assert_eq!(&*templates[0].device_class, "new");
+    assert!(
+        warnings[0].contains("DeviceClass new, which says it serves it"),
+        "{warnings:?}"
+    );
+
+    // Claims of it count where the namespace has a limit, as those of the class the policy names.
+    let claim = json!([{"name": "own", "resourceClaimName": "four"}]);
+    let mut claiming = self::pod();
+    claiming["spec"]["resourceClaims"] = claim;
+    let four = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+        "metadata": {"name": "four", "namespace": "research"}, "spec": {"devices": {"requests": [
+            {"name": "gpu", "exactly": {"deviceClassName": "new", "count": 4}}]}}});
+    let four = convert::claim(&four).expect("readable");
+    snapshot.claims.insert(four.key.clone(), Arc::new(four));
+    let request = Request {
+        namespace: "research",
+        object: &claiming,
+        ..request
+    };
+    let decision = decide(&snapshot, &policy, &request);
+    assert!(
+        matches!(&decision, Decision::Refuse(no) if no.message.contains("asks for 5 GPUs")),
+        "{decision:?}"
+    );
 }
 
 #[test]
@@ -174,4 +203,15 @@ fn the_gate_goes_with_the_decision() {
     };
     json_patch::patch(&mut only, &ops).expect("the patch applies");
     assert!(only["spec"].get("schedulingGates").is_none());
+}
+
+fn device_class(name: &str) -> DeviceClass {
+    DeviceClass {
+        name: name.into(),
+        selectors: vec![],
+        config: vec![],
+        extended_resource: None,
+        created: 0,
+        unsupported: None,
+    }
 }

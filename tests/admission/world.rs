@@ -1,19 +1,20 @@
-//! A small cluster and a policy, built by hand: what `decide` reads and nothing else.
+//! The cluster of `world.yaml`, a policy, and the corpus. The end-to-end and the command-line tests read it as well.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use wattlane::model::{Bits, Classified, Device, DeviceClass, Labels, Name, Namespace, NodeScope, WattOrigin};
-use wattlane::policy::Policy;
+use serde_json::Value;
+use wattlane::convert;
+use wattlane::index::{Change, Index};
+use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::selector::Selectors;
-use wattlane::snapshot::{MaskCache, Pool, PoolDevice, PoolHealth, PoolState, Snapshot};
+use wattlane::snapshot::Snapshot;
 
 pub(crate) const POLICY: &str = r#"
 apiVersion: wattlane.dev/v1alpha1
 kind: PlacementPolicy
 classes:
 - name: server-600w
-  match: device.driver == "gpu.nvidia.com"
+  match: device.attributes["gpu.nvidia.com"].productName.contains("Server Edition")
   watts: 600W
   patch:
     runtimeClassName: nvidia-legacy
@@ -32,96 +33,46 @@ namespaces:
   maxGpusPerPod: 4
 - match: {team: serving}
   defaultClass: server-600w
+- match: {team: batch}
+  patch:
+    schedulerName: wattlane-batch
+    runtimeClassName: runc
+    tolerations: [{key: example.com/batch, operator: Exists}]
+    nodeSelector: {example.com/pool: batch}
+    annotations: {example.com/a.b: batch, example.com/queue: "q/1~2"}
+    labels: {example.com/class: batch, example.com/tier: low}
+    sharedMemory: 1Gi
 defaults: {runtimeClassName: nvidia}
 "#;
 
-pub(crate) fn labels(pairs: &[(&str, &str)]) -> Labels {
-    let pairs = pairs.iter().map(|(k, v)| (Name::from(*k), Name::from(*v)));
-    Arc::new(pairs.collect::<BTreeMap<_, _>>())
-}
-
 pub(crate) fn policy() -> Policy {
-    Policy::read(POLICY, &Selectors::new()).expect("the test policy is valid")
+    static POLICY_READ: LazyLock<Policy> =
+        LazyLock::new(|| Policy::read(POLICY, &Selectors::new()).expect("the test policy is valid"));
+    POLICY_READ.clone()
 }
 
-fn device(class: &str) -> PoolDevice {
-    PoolDevice {
-        device: Arc::new(Device {
-            name: "gpu-0".into(),
-            attributes: Box::default(),
-            capacity: Box::default(),
-            taints: Box::default(),
-            consumes: Box::default(),
-            nodes: None,
-            allow_multiple: false,
-            binds_to_node: false,
-            binding_conditions: Box::default(),
-            binding_failure_conditions: Box::default(),
-        }),
-        classified: Classified {
-            class: Some(class.into()),
-            watts: None,
-            origin: WattOrigin::Unknown,
-            board: None,
-        },
-        scope: NodeScope::Node("n".into()),
-    }
+/// Pods as a controller or a user would create them, each with a name and a namespace of its own.
+pub(crate) fn pods() -> Vec<Value> {
+    serde_saphyr::from_multiple(include_str!("pods.yaml")).expect("the corpus is YAML")
 }
 
-pub(crate) fn device_class(name: &str) -> DeviceClass {
-    DeviceClass {
-        name: name.into(),
-        selectors: vec![],
-        config: vec![],
-        extended_resource: None,
-        created: 0,
-        unsupported: None,
-    }
+/// The objects, as a user of the API would apply them.
+pub(crate) fn objects() -> Vec<Value> {
+    serde_saphyr::from_multiple(include_str!("world.yaml")).expect("the world is YAML")
 }
 
-/// Namespaces `off` (not opted in), `ml` (no rule), `research` and `serving` (rules of the policy above).
 pub(crate) fn snapshot() -> Snapshot {
-    let mut snapshot = Snapshot::default();
-    let enabled = ("wattlane.dev/enabled", "true");
-    for (name, labels) in [
-        ("off", labels(&[])),
-        ("ml", labels(&[enabled])),
-        ("research", labels(&[enabled, ("team", "research")])),
-        ("serving", labels(&[enabled, ("team", "serving")])),
-    ] {
-        let namespace = Namespace {
-            name: name.into(),
-            labels,
-            deleting: false,
-        };
-        snapshot.namespaces.insert(name.into(), Arc::new(namespace));
+    static WORLD: LazyLock<Arc<Snapshot>> = LazyLock::new(build);
+    Snapshot::clone(&WORLD)
+}
+
+fn build() -> Arc<Snapshot> {
+    let mut index = Index::new(Arc::new(PolicyClassifier::new(Arc::new(policy()))));
+    for object in objects() {
+        let object = convert::object(&object)
+            .expect("readable")
+            .expect("of a kind that is kept");
+        index.apply(Change::Upsert(object));
     }
-    for name in ["gpu.nvidia.com", "gpu.amd.com"] {
-        snapshot.classes.insert(name.into(), Arc::new(device_class(name)));
-    }
-    for name in ["nvidia", "nvidia-legacy", "runc"] {
-        snapshot.runtime_classes.insert(name.into(), ());
-    }
-    let classes = ["h200-700w", "h20-500w", "l4-72w", "instinct-mi300x-oam-750w"];
-    let pool = Pool {
-        driver: "gpu.nvidia.com".into(),
-        name: "n".into(),
-        generation: 1,
-        health: PoolHealth::Complete,
-        devices: classes.into_iter().map(device).collect(),
-        by_name: BTreeMap::new(),
-        counter_sets: vec![],
-        masks: MaskCache::default(),
-        summary: std::sync::OnceLock::new(),
-        boards: std::sync::OnceLock::new(),
-    };
-    let state = PoolState {
-        taken: Bits::new(pool.devices.len()),
-        pool: Arc::new(pool),
-        shared: BTreeMap::new(),
-        counters_left: vec![],
-        holds: None,
-    };
-    snapshot.pools = Arc::new(vec![Some(Arc::new(state))]);
-    snapshot
+    index.publish().expect("a first snapshot")
 }

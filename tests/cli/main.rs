@@ -2,6 +2,7 @@
 
 mod audit;
 mod cards;
+mod corpus;
 mod fields;
 mod power;
 mod probe;

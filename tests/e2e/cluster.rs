@@ -215,6 +215,13 @@ impl Cluster {
         self.plane.healthy(&format!("http://127.0.0.1:{admin}/readyz")).await
     }
 
+    /// Another policy than the manifests'; wattlane starts anew with it.
+    pub(crate) async fn use_policy(&mut self, policy: &str) -> Result<()> {
+        self.kill(WATTLANE)?;
+        std::fs::write(self.policy(), policy)?;
+        self.revive(WATTLANE).await
+    }
+
     /// SIGKILL for wattlane or a part of the control plane, in the middle of whatever it does.
     pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
         self.plane.kill(name)
@@ -239,6 +246,29 @@ impl Cluster {
 
     /// The configuration of the manifest, at an address that exists here.
     async fn register_webhook(&mut self) -> Result<()> {
+        self.apply_webhook("Ignore").await?;
+        // The API server learns of it by a watch of its own.
+        let pods: Api<Pod> = Api::namespaced(self.client(), NAMESPACE);
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        until("the webhook to be asked", SOON, async || {
+            self.plane.all_alive()?;
+            let pod = pods
+                .create(&dry_run, &objects::gpu_pod("is-the-webhook-there", 1)?)
+                .await?;
+            let scheduler = pod.spec.and_then(|s| s.scheduler_name);
+            ensure!(
+                scheduler.as_deref() == Some("wattlane"),
+                "a pod's schedulerName is {scheduler:?}"
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    pub(crate) async fn apply_webhook(&self, failure_policy: &str) -> Result<()> {
         let bundle = match self.certificates {
             Certificates::Files => {
                 let ca = std::fs::read(self.certificates().join("ca.crt"))?;
@@ -259,28 +289,11 @@ impl Cluster {
                 if let Some(bundle) = &bundle {
                     webhook["clientConfig"]["caBundle"] = json!(bundle);
                 }
+                webhook["failurePolicy"] = json!(failure_policy);
             }
             self.apply(&object, "").await?;
         }
-        // The API server learns of it by a watch of its own.
-        let pods: Api<Pod> = Api::namespaced(self.client(), NAMESPACE);
-        let dry_run = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        until("the webhook to be asked", SOON, async || {
-            self.plane.all_alive()?;
-            let pod = pods
-                .create(&dry_run, &objects::gpu_pod("is-the-webhook-there", 1)?)
-                .await?;
-            let scheduler = pod.spec.and_then(|s| s.scheduler_name);
-            ensure!(
-                scheduler.as_deref() == Some("wattlane"),
-                "a pod's schedulerName is {scheduler:?}"
-            );
-            Ok(())
-        })
-        .await
+        Ok(())
     }
 
     /// The second kube-scheduler with the configuration of the manifest; only addresses and paths are put in.

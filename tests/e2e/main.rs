@@ -9,6 +9,7 @@
 
 mod audit;
 mod cluster;
+mod corpus;
 mod manifests;
 mod objects;
 mod plane;
@@ -27,5 +28,6 @@ mod probe;
 mod refusal;
 mod rotation;
 mod taint_rules;
+mod templates;
 mod untouched;
 mod user_claims;

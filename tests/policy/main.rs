@@ -36,6 +36,7 @@ classes:
 placement: {nodes: spread, mixClasses: allow, topology: none}
 namespaces:
 - {match: {team: research}, allowedClasses: [rest], maxGpusPerPod: 4}
+- {match: {team: batch}, patch: {schedulerName: gpus-batch, labels: {tier: low}, sharedMemory: 1Gi}}
 - {match: {}, defaultClass: rest}
 defaults: {schedulerName: gpus, runtimeClassName: nvidia, deviceClasses: {intel.com/gpu: gpu.intel.com}}
 "#,
@@ -45,6 +46,15 @@ defaults: {schedulerName: gpus, runtimeClassName: nvidia, deviceClasses: {intel.
     assert_eq!((policy.rules().mix_classes, policy.rules().spread), (true, true));
     assert_eq!(policy.placement.nodes, NodeOrder::Spread);
     assert_eq!(policy.defaults.device_classes.len(), 3);
+    assert_eq!(policy.namespaces[1].patch.shared_memory.as_deref(), Some("1Gi"));
+    for (scheduler, ours) in [
+        ("gpus", true),
+        ("gpus-batch", true),
+        ("wattlane", false),
+        ("default-scheduler", false),
+    ] {
+        assert_eq!(policy.schedules(scheduler), ours, "{scheduler}");
+    }
     let toleration = &policy.classes[0].patch.tolerations[0];
     assert_eq!(toleration["tolerationSeconds"], 30);
     assert_eq!(toleration.get("value"), None);
@@ -178,6 +188,22 @@ fn what_is_wrong_is_said_with_its_place() {
             "namespaces[0]: invalid value",
         ),
         ("namespaces: [{match: {a: x y}}]", "namespaces[0].match[\"a\"]:"),
+        (
+            "namespaces: [{match: {}, patch: {schedulerName: default-scheduler}}]",
+            "namespaces[0].patch.schedulerName: must be a scheduler that calls",
+        ),
+        (
+            "namespaces: [{match: {}, patch: {labels: {wattlane.dev/x: z}}}]",
+            "namespaces[0].patch.labels[\"wattlane.dev/x\"]: keys of wattlane.dev/",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: true}]",
+            "namespaces[0].sharing: sharing devices between pods is not built",
+        ),
+        (
+            "classes: [{name: a, match: \"true\", sharing: {slots: 4}}]",
+            "classes[0].sharing: sharing devices between pods is not built",
+        ),
         (
             "defaults: {schedulerName: default-scheduler}",
             "defaults.schedulerName: must be a scheduler that calls",

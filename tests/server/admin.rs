@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
-use wattlane::admission::Skip;
+use wattlane::admission::{Skip, Swept};
 use wattlane::audit;
 use wattlane::cluster::WatchStatus as _;
 use wattlane::index::Kind;
@@ -190,6 +190,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("wattlane_reservations", &[]),
     ("wattlane_searches_cut_total", &["verb"]),
     ("wattlane_snapshot_version", &[]),
+    ("wattlane_templates_swept_total", &["outcome"]),
     ("wattlane_tls_certificate_expiry_timestamp_seconds", &[]),
     ("wattlane_tls_handshake_failures_total", &[]),
     ("wattlane_tls_reloads_total", &["outcome"]),
@@ -234,6 +235,12 @@ pub(crate) fn judge(page: &Page) {
     );
     closed(
         page,
+        "wattlane_templates_swept_total",
+        "outcome",
+        Swept::ALL.map(Swept::as_str),
+    );
+    closed(
+        page,
         "wattlane_admission_skips_total",
         "reason",
         Skip::ALL.map(Skip::as_str),
@@ -260,6 +267,7 @@ pub(crate) fn judge(page: &Page) {
 async fn the_metrics_page_reads_as_prometheus_text() {
     let admin = start().await;
     admin.metrics.preset_skips(Skip::ALL.map(Skip::as_str));
+    admin.metrics.preset_swept(Swept::ALL.map(Swept::as_str));
     for kind in Kind::ALL.into_iter().skip(1) {
         admin.readiness.alive(kind);
     }

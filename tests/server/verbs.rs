@@ -176,6 +176,33 @@ async fn mutate_writes_the_review_exactly() {
         );
     }
     assert_eq!(server.requests("mutate", "refused"), 2.0);
+    assert_eq!(
+        server.value(r#"wattlane_admission_skips_total{reason="not_create"}"#),
+        2.0
+    );
+}
+
+/// Whoever asked would be gone: with failurePolicy Ignore the pod would pass untreated.
+#[tokio::test]
+async fn a_review_is_answered_before_its_caller_has_gone() {
+    let server = start(Limits::default()).await;
+    let answer = server
+        .peer()
+        .post(
+            Http::One,
+            "/admission/mutate?timeout=50ms",
+            review("please-hold", "CREATE"),
+        )
+        .await;
+    let answer: Value = serde_json::from_str(answer.text()).expect("a review");
+    let response = &answer["response"];
+    assert_eq!((&response["uid"], &response["allowed"]), (&json!("u-1"), &json!(false)));
+    assert_eq!(response["status"]["code"], 504);
+    assert!(
+        response["status"]["message"]
+            .as_str()
+            .is_some_and(|m| m.contains("try again"))
+    );
 }
 
 #[tokio::test]

@@ -48,6 +48,8 @@ impl Cluster for Templates {
     }
     async fn ensure_template(&self, _: &Value) -> Result<(), WriteError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        // As a call to an API server: others come in meanwhile.
+        tokio::task::yield_now().await;
         self.fails_with.clone().map_or(Ok(()), Err)
     }
     async fn poke(&self, _: &NamespacedName, _: &str) -> Result<(), WriteError> {
@@ -83,12 +85,16 @@ fn template() -> Template {
     }
 }
 
-fn with_template(spec: ClaimSpec) -> Snapshot {
+/// One that says it was used so many seconds ago.
+fn with_template(spec: ClaimSpec, age: i64) -> Snapshot {
     let mut snapshot = snapshot();
     let template = ClaimTemplate {
         key: template().key("ml"),
         uid: "u".into(),
-        labels: Labels::default(),
+        resource_version: "1".into(),
+        deleting: false,
+        labels: Arc::new([("app.kubernetes.io/managed-by".into(), "wattlane".into())].into()),
+        last_used: jiff::Timestamp::now().as_second() - age,
         spec: Arc::new(spec),
     };
     snapshot.templates.insert(template.key.clone(), Arc::new(template));
@@ -155,13 +161,59 @@ async fn a_burst_of_equal_pods_makes_one_template_and_a_dry_run_none() {
 
 #[tokio::test]
 async fn a_template_the_watch_shows_is_believed_only_with_our_content() {
-    let ours = world(with_template(template().claim_spec()), None);
+    let ours = world(with_template(template().claim_spec(), TEMPLATE_REFRESH - 60), None);
     assert!(matches!(admit(&ours, false).await, Decision::Patch { .. }));
     assert_eq!(asked(&ours), 0);
 
-    let foreign = world(with_template(ClaimSpec::default()), None);
-    admit(&foreign, false).await;
-    assert_eq!(asked(&foreign), 1);
+    let mut unlabelled = with_template(template().claim_spec(), 0);
+    let key = template().key("ml");
+    let mut object = ClaimTemplate::clone(unlabelled.templates.get(&key).expect("put there"));
+    object.labels = Labels::default();
+    unlabelled.templates.insert(key, Arc::new(object));
+    for other in [
+        with_template(ClaimSpec::default(), 0),
+        // Its use has to be noted before it is answered with again.
+        with_template(template().claim_spec(), TEMPLATE_REFRESH),
+        unlabelled,
+    ] {
+        let other = world(other, None);
+        admit(&other, false).await;
+        assert_eq!(asked(&other), 1);
+    }
+}
+
+#[tokio::test]
+async fn pods_that_come_all_at_once_ask_for_their_template_once() {
+    let world = world(snapshot(), None);
+    let admitted = futures::future::join_all((0..20).map(|_| admit(&world, false))).await;
+    assert!(admitted.iter().all(|d| matches!(d, Decision::Patch { .. })));
+    assert_eq!(asked(&world), 1);
+}
+
+#[tokio::test]
+async fn the_template_of_a_copied_pod_is_made_again() {
+    let world = world(snapshot(), None);
+    let pod = json!({"metadata": {"name": "p", "annotations": {"wattlane.dev/admitted": "v1"}}, "spec": {
+        "schedulerName": "wattlane",
+        "resourceClaims": [{"name": "wl-gpu-0", "resourceClaimTemplateName": &*template().name()}],
+        "containers": [{"name": "c", "resources": {"claims": [{"name": "wl-gpu-0"}]}}],
+    }});
+    let request = Request {
+        namespace: "ml",
+        operation: "CREATE",
+        object: &pod,
+    };
+    for (dry_run, want) in [(true, 0), (false, 1)] {
+        let decision = world.admitter.admit(&request, dry_run).await;
+        assert!(matches!(
+            decision,
+            Decision::LeaveAlone {
+                reason: Skip::AlreadyTreated,
+                ..
+            }
+        ));
+        assert_eq!(asked(&world), want);
+    }
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use self::load::Loader;
 use self::state::State;
 use super::{Cluster, Lease, LeaseWrite, WatchStatus, WriteError, files};
 use crate::index::{Change, Kind};
-use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, NamespacedName, Pod};
 use crate::publish::{Closed, IndexHandle};
 
 /// How often the watches say that they are alive.
@@ -198,6 +198,10 @@ impl Cluster for Embedded {
 
     async fn ensure_template(&self, template: &Value) -> Result<(), WriteError> {
         self.write(|state| state.ensure_template(template)).await
+    }
+
+    async fn remove_template(&self, template: &ClaimTemplate) -> Result<(), WriteError> {
+        self.write(|state| state.remove_template(template)).await
     }
 
     /// Nobody schedules again here: whoever created a pod tries it when they like.

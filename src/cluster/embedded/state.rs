@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::{Lease, LeaseWrite, WriteError};
+use crate::cluster::{Lease, LeaseWrite, TEMPLATE_REFRESH, WriteError};
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
-use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Namespace, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Namespace, NamespacedName, Pod, PodClaimSource};
 
 /// AllocationResultsMaxSize and ResourceClaimReservedForMaxSize of k8s.io/api/resource/v1.
 const MAX_RESULTS: usize = 32;
@@ -216,23 +216,55 @@ impl State {
         if let Some(found) = self.templates.get(&key) {
             // Our labels are how we know it for ours.
             let ours = wanted.labels.iter().all(|(k, v)| found.labels.get(k) == Some(v));
-            if ours && found.spec == wanted.spec {
-                return Ok(());
+            if !ours || found.spec != wanted.spec {
+                return Err(WriteError::Refused(format!(
+                    "ResourceClaimTemplate {key} exists {}; delete it or rename it, wattlane makes its own under this name",
+                    if ours {
+                        "with other content"
+                    } else {
+                        "without wattlane's labels"
+                    }
+                )));
             }
-            return Err(WriteError::Refused(format!(
-                "ResourceClaimTemplate {key} exists {}; delete it or rename it, wattlane makes its own under this name",
-                if ours {
-                    "with other content"
-                } else {
-                    "without wattlane's labels"
-                }
-            )));
+            if wanted.last_used - found.last_used >= TEMPLATE_REFRESH {
+                let last_used = wanted.last_used;
+                self.put_template(ClaimTemplate {
+                    last_used,
+                    ..found.clone()
+                });
+            }
+            return Ok(());
         }
         self.live_namespace(&key)?;
         let uid = super::load::uid(Kind::Template, &key, self.next_revision());
-        let made = ClaimTemplate { uid, ..wanted };
-        self.templates.insert(key, made.clone());
-        self.note(Change::Upsert(Object::Template(made)));
+        self.put_template(ClaimTemplate { uid, ..wanted });
+        Ok(())
+    }
+
+    fn put_template(&mut self, mut template: ClaimTemplate) {
+        template.resource_version = self.next_revision().to_string().into();
+        self.templates.insert(template.key.clone(), template.clone());
+        self.note(Change::Upsert(Object::Template(template)));
+    }
+
+    pub(super) fn remove_template(&mut self, seen: &ClaimTemplate) -> Result<(), WriteError> {
+        let key = &seen.key;
+        let Some(found) = self.templates.get(key) else {
+            return Ok(());
+        };
+        let conflict = |what: &str| Err(WriteError::Conflict(format!("ResourceClaimTemplate {key} {what}")));
+        if (&found.uid, &found.resource_version) != (&seen.uid, &seen.resource_version) {
+            return conflict("has been modified");
+        }
+        let names_it = |pod: &Pod| {
+            let source = PodClaimSource::Template(key.name.clone());
+            pod.key.namespace == key.namespace && pod.claims.iter().any(|c| c.source == source)
+        };
+        if self.pods.values().any(|p| names_it(&p.pod)) {
+            return conflict("is named by a pod");
+        }
+        self.templates.remove(key);
+        self.note(Change::Remove(Kind::Template, key.clone()));
         Ok(())
     }
 

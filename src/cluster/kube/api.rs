@@ -55,6 +55,10 @@ impl Api {
         self.call(Method::PATCH, target, content, Some(body)).await
     }
 
+    pub(super) async fn delete(&self, target: &Target, options: &Value) -> Result<(), WriteError> {
+        self.call(Method::DELETE, target, JSON, Some(options)).await.map(drop)
+    }
+
     async fn call(
         &self,
         method: Method,
@@ -73,7 +77,11 @@ impl Api {
                     tracing::warn!(%method, path = target.path, %error, "call to the Kubernetes API");
                 }
             }
-            let doing = if method == Method::GET { "reading" } else { "writing" };
+            let doing = match method {
+                Method::GET => "reading",
+                Method::DELETE => "deleting",
+                _ => "writing",
+            };
             prefixed(error, &format!("{doing} {}", target.what))
         })
     }

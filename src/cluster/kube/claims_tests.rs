@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::api::Api;
 use super::{body, claims, templates};
 use crate::cluster::WriteError;
+use crate::convert::{self, TEMPLATE_LAST_USED};
 use crate::model::{Allocation, Claim, Consumer, DeviceId, DeviceResult, NamespacedName};
 
 #[derive(Default)]
@@ -19,6 +20,8 @@ struct Store {
     claim: Option<Value>,
     pod: Option<Value>,
     template: Option<Value>,
+    /// What somebody else makes of that name just before our own arrives.
+    rival: Option<Value>,
     /// Method and last part of the path of each call.
     calls: Vec<String>,
     /// Changes the claim behind the caller's back after this many more GETs.
@@ -64,10 +67,43 @@ impl Store {
                 (201, json!({"status": "Success"}))
             }
             ("GET", "t") => or_404(self.template.clone()),
+            ("PATCH", "t") if sent["kind"].is_null() => {
+                let Some(stored) = &mut self.template else {
+                    return or_404(None);
+                };
+                if body::meta(stored, "resourceVersion") != body::meta(sent, "resourceVersion") {
+                    return (409, json!({"message": "the object has been modified"}));
+                }
+                stored["metadata"]["annotations"] = sent["metadata"]["annotations"].clone();
+                or_404(self.template.clone())
+            }
+            ("PATCH", "t") if self.rival.is_some() => {
+                self.template = self.rival.take();
+                (409, json!({"message": "Apply failed with 1 conflict"}))
+            }
             ("PATCH", "t") => {
                 self.template = Some(sent.clone());
                 (201, sent.clone())
             }
+            ("DELETE", "t") => {
+                let Some(stored) = &self.template else {
+                    return or_404(None);
+                };
+                if body::meta(stored, "resourceVersion") != sent["preconditions"]["resourceVersion"] {
+                    return (409, json!({"message": "the object has been modified"}));
+                }
+                self.template = None;
+                (200, json!({"status": "Success"}))
+            }
+            // Two pages: the pod is on the second.
+            ("GET", "pods") if !path.contains("continue=") => (
+                200,
+                json!({"metadata": {"continue": "e30="}, "items": [{"metadata": {"name": "other"}}]}),
+            ),
+            ("GET", "pods") => (
+                200,
+                json!({"metadata": {}, "items": self.pod.iter().collect::<Vec<_>>()}),
+            ),
             other => (500, json!({"message": format!("not expected: {other:?}")})),
         }
     }
@@ -128,7 +164,7 @@ fn with_claim() -> Store {
 }
 
 fn known() -> Claim {
-    crate::convert::claim(&stored_claim()).expect("a claim")
+    convert::claim(&stored_claim()).expect("a claim")
 }
 
 fn consumer(name: &str) -> Consumer {
@@ -323,4 +359,102 @@ async fn a_template_is_applied_once() {
     assert_eq!(templates::ensure(&api, &template).await, Ok(()));
     assert_eq!(templates::ensure(&api, &template).await, Ok(()));
     assert_eq!(calls(&store), ["GET t", "PATCH t", "GET t"]);
+}
+
+fn used_at(time: &str) -> Value {
+    json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "t", "namespace": "ns", "uid": "u", "resourceVersion": "4",
+            "labels": {"app.kubernetes.io/managed-by": "wattlane"}, "annotations": {TEMPLATE_LAST_USED: time}},
+        "spec": {"spec": {"devices": {"requests": []}}},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_who_make_a_template_at_once_both_use_the_one() {
+    let wanted = used_at("2026-01-01T12:00:00Z");
+    let (api, store) = serve(Store {
+        rival: Some(used_at("2026-01-01T11:59:59Z")),
+        ..Store::default()
+    });
+    assert_eq!(templates::ensure(&api, &wanted).await, Ok(()));
+    assert_eq!(calls(&store), ["GET t", "PATCH t", "GET t"]);
+
+    let mut other = used_at("2026-01-01T11:59:59Z");
+    other["spec"]["spec"]["devices"]["requests"] = json!([{"name": "x", "exactly": {"deviceClassName": "y"}}]);
+    let (api, _) = serve(Store {
+        rival: Some(other),
+        ..Store::default()
+    });
+    assert!(matches!(
+        templates::ensure(&api, &wanted).await,
+        Err(WriteError::Refused(_))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_use_of_a_template_is_noted_when_that_is_due() {
+    let wanted = used_at("2026-01-01T12:00:00Z");
+    let (api, store) = serve(Store {
+        template: Some(used_at("2026-01-01T11:30:01Z")),
+        ..Store::default()
+    });
+    assert_eq!(templates::ensure(&api, &wanted).await, Ok(()));
+    assert_eq!(calls(&store), ["GET t"]);
+
+    let (api, store) = serve(Store {
+        template: Some(used_at("2026-01-01T11:30:00Z")),
+        ..Store::default()
+    });
+    assert_eq!(templates::ensure(&api, &wanted).await, Ok(()));
+    assert_eq!(calls(&store), ["GET t", "PATCH t"]);
+    let stored = store.lock().expect("not poisoned").template.clone();
+    assert_eq!(stored, Some(wanted.clone()), "nothing but the note has changed");
+
+    // One that goes is not answered with.
+    let mut going = used_at("2026-01-01T12:00:00Z");
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T12:00:00Z");
+    let (api, _) = serve(Store {
+        template: Some(going),
+        ..Store::default()
+    });
+    assert!(matches!(
+        templates::ensure(&api, &wanted).await,
+        Err(WriteError::Conflict(_))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_is_removed_as_it_was_seen_and_only_if_no_pod_names_it() {
+    let seen = convert::template(&used_at("2026-01-01T11:30:00Z")).expect("readable");
+    let store = |pod: Option<Value>| Store {
+        template: Some(used_at("2026-01-01T11:30:00Z")),
+        pod,
+        ..Store::default()
+    };
+    // Whatever else is in the pod that `convert` would not read.
+    let pod = |template: &str| {
+        let claims = json!([{"name": "x", "later": {}}, {"name": "gpu", "resourceClaimTemplateName": template}]);
+        Some(json!({"metadata": {"name": "p"}, "spec": {"resourceClaims": claims}}))
+    };
+    let (api, of) = serve(store(pod("another")));
+    assert_eq!(templates::remove(&api, &seen).await, Ok(()));
+    assert_eq!(calls(&of), ["GET pods", "GET pods", "DELETE t"]);
+    assert_eq!(templates::remove(&api, &seen).await, Ok(()), "it is gone already");
+
+    let (api, of) = serve(store(pod("t")));
+    assert!(matches!(
+        templates::remove(&api, &seen).await,
+        Err(WriteError::Conflict(_))
+    ));
+    assert_eq!(calls(&of), ["GET pods", "GET pods"]);
+
+    let mut older = seen.clone();
+    older.resource_version = "3".into();
+    let (api, of) = serve(store(None));
+    assert!(matches!(
+        templates::remove(&api, &older).await,
+        Err(WriteError::Conflict(_))
+    ));
+    assert!(of.lock().expect("not poisoned").template.is_some());
 }

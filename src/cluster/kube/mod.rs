@@ -36,7 +36,7 @@ use self::api::Api;
 use self::relist::Relists;
 use super::{Cluster, Event, Lease, LeaseWrite, WatchStatus, WriteError};
 use crate::index::Kind;
-use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, NamespacedName, Pod};
 use crate::publish::IndexHandle;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -147,6 +147,10 @@ impl Cluster for KubeCluster {
 
     async fn ensure_template(&self, template: &Value) -> Result<(), WriteError> {
         templates::ensure(&self.api, template).await
+    }
+
+    async fn remove_template(&self, template: &ClaimTemplate) -> Result<(), WriteError> {
+        templates::remove(&self.api, template).await
     }
 
     async fn poke(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError> {

@@ -111,6 +111,14 @@ pub(super) fn events(namespace: &str) -> Result<Target, WriteError> {
     })
 }
 
+/// The pods of a namespace.
+pub(super) fn pods(namespace: &str) -> Result<Target, WriteError> {
+    Ok(Target {
+        path: format!("/api/v1/namespaces/{}/pods", segment(namespace)?),
+        what: format!("the Pods of namespace {namespace}"),
+    })
+}
+
 /// Nodes are in no namespace.
 pub(super) fn node(name: &str) -> Result<Target, WriteError> {
     Ok(Target {

@@ -1,33 +1,107 @@
-//! Makes a ResourceClaimTemplate of ours, once, whoever else makes it at the same moment.
+//! ResourceClaimTemplates of ours: made once, whoever else makes them at the same moment; marked as in use; removed when
+//! nobody names them.
 
 use serde_json::{Value, json};
 
-use super::api::{APPLY_PATCH, Api};
+use super::api::{APPLY_PATCH, Api, MERGE_PATCH};
 use super::{body, paths};
-use crate::cluster::WriteError;
-use crate::model::NamespacedName;
+use crate::cluster::{TEMPLATE_REFRESH, WriteError};
+use crate::convert::{self, TEMPLATE_LAST_USED};
+use crate::model::{ClaimTemplate, NamespacedName};
 
 const FIELD_MANAGER: &str = "wattlane";
+/// Another replica does the same at the same moment at most now and then.
+const ATTEMPTS: usize = 3;
+/// Pods asked for at a time: their manifests must fit into one answer.
+const PODS_A_PAGE: usize = 200;
+const MOST_PAGES: usize = 500;
 
 /// GET first: nearly always it is there, and a read is cheaper than a write. Then server-side apply without force.
 pub(super) async fn ensure(api: &Api, template: &Value) -> Result<(), WriteError> {
     let key = NamespacedName::new(body::meta(template, "namespace"), body::meta(template, "name"));
     let path = paths::template(&key)?;
-    match api.get(&path).await {
-        Ok(found) => return same(&found, template, &key),
-        Err(WriteError::NotFound(_)) => {}
-        Err(e) => return Err(e),
-    }
     let target = path.clone().query(&format!("fieldManager={FIELD_MANAGER}&force=false"));
-    match api.patch(&target, APPLY_PATCH, template).await {
-        Ok(written) => same(&written, template, &key),
-        // Somebody made it in between: another replica the same, or a stranger something else.
-        Err(e @ (WriteError::Conflict(_) | WriteError::Refused(_))) => match api.get(&path).await {
-            Ok(found) => same(&found, template, &key),
-            Err(_) => Err(e),
-        },
-        Err(e) => Err(e),
+    let mut last = None;
+    for _ in 0..ATTEMPTS {
+        let written = match api.get(&path).await {
+            Ok(found) => {
+                same(&found, template, &key)?;
+                let Some(patch) = refresh(&found, template) else {
+                    return Ok(());
+                };
+                api.patch(&path, MERGE_PATCH, &patch).await
+            }
+            Err(WriteError::NotFound(_)) => match (api.patch(&target, APPLY_PATCH, template).await, last) {
+                (Ok(written), _) => return same(&written, template, &key),
+                // Twice, and nobody else made it: the API does not want it.
+                (Err(e @ WriteError::Refused(_)), Some(WriteError::Refused(_))) => return Err(e),
+                (Err(e), _) => Err(e),
+            },
+            Err(e) => return Err(e),
+        };
+        match written {
+            Ok(_) => return Ok(()),
+            // Somebody made, changed or removed it in between: another replica the same, or a stranger something else.
+            Err(e @ (WriteError::Conflict(_) | WriteError::Refused(_) | WriteError::NotFound(_))) => last = Some(e),
+            Err(e) => return Err(e),
+        }
     }
+    Err(last.unwrap_or_else(|| WriteError::Conflict(format!("ResourceClaimTemplate {key} changes all the time"))))
+}
+
+/// The patch that notes the use, if that is due. As it was read: one that is removed meanwhile is not touched.
+fn refresh(found: &Value, wanted: &Value) -> Option<Value> {
+    let used = |v: &Value| convert::template(v).map_or(0, |t| t.last_used);
+    (used(wanted) - used(found) >= TEMPLATE_REFRESH).then(|| {
+        json!({"metadata": {
+            "uid": body::meta(found, "uid"),
+            "resourceVersion": body::meta(found, "resourceVersion"),
+            "annotations": {TEMPLATE_LAST_USED: wanted["metadata"]["annotations"][TEMPLATE_LAST_USED]},
+        }})
+    })
+}
+
+pub(super) async fn remove(api: &Api, template: &ClaimTemplate) -> Result<(), WriteError> {
+    let key = &template.key;
+    if let Some(pod) = names_it(api, key).await? {
+        return Err(WriteError::Conflict(format!(
+            "ResourceClaimTemplate {key} is named by pod {pod}"
+        )));
+    }
+    let options = json!({"preconditions": {"uid": &*template.uid, "resourceVersion": &*template.resource_version}});
+    match api.delete(&paths::template(key)?, &options).await {
+        Err(WriteError::NotFound(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// A pod that names the template: whatever else is in it, read as it is.
+async fn names_it(api: &Api, key: &NamespacedName) -> Result<Option<String>, WriteError> {
+    let pods = paths::pods(&key.namespace)?;
+    let mut next = String::new();
+    for _ in 0..MOST_PAGES {
+        let page = api
+            .get(&pods.clone().query(&format!("limit={PODS_A_PAGE}{next}")))
+            .await?;
+        let items = page["items"].as_array().map_or(&[][..], Vec::as_slice);
+        let names = |pod: &Value| {
+            let claims = pod["spec"]["resourceClaims"].as_array();
+            claims.is_some_and(|c| c.iter().any(|c| c["resourceClaimTemplateName"] == *key.name))
+        };
+        if let Some(pod) = items.iter().find(|p| names(p)) {
+            return Ok(Some(body::meta(pod, "name").to_owned()));
+        }
+        match page["metadata"]["continue"].as_str() {
+            None | Some("") => return Ok(None),
+            // Base64url: nothing in it needs escaping, and what does is not from an API server.
+            Some(token) if token.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_=".contains(&b)) => {
+                next = format!("&continue={token}");
+            }
+            Some(_) => break,
+        }
+    }
+    let why = format!("the Pods of namespace {} could not be looked through", key.namespace);
+    Err(WriteError::Unknown(why))
 }
 
 fn same(found: &Value, wanted: &Value, key: &NamespacedName) -> Result<(), WriteError> {
@@ -41,6 +115,11 @@ fn same(found: &Value, wanted: &Value, key: &NamespacedName) -> Result<(), Write
     }
     if meaning(found) != meaning(wanted) {
         return refused("with other content");
+    }
+    if !body::meta(found, "deletionTimestamp").is_empty() {
+        return Err(WriteError::Conflict(format!(
+            "ResourceClaimTemplate {key} is being deleted: try again when it is gone"
+        )));
     }
     Ok(())
 }

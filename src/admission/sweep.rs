@@ -1,0 +1,122 @@
+//! Removes claim templates of ours that nobody needs any more: made for a shape of pod that does not come again.
+//!
+//! Only what `Template` would write itself is touched: its labels, its content and the name of that content. A template
+//! that any pod names stays, whatever the pod's state: its claims may have to be made again.
+//!
+//! **The race.** Admission answers with a template, and the pod that names it is stored a moment later; no look at pods
+//! finds it in between. So each template says when it was last answered with. Admission writes that anew before the
+//! answer when it is older than R (`TEMPLATE_REFRESH`), in any replica, from whatever cache: at every answer at time t
+//! the object in the API says more than t - R, since the time only grows. The sweeper deletes, at time d, an object
+//! that says less than d - 2R, in exactly the version it has read. Then t - R < d - 2R for every answer before: the last
+//! was longer than R ago, and its pod was stored or refused within a minute. Nor can a replica with an old cache answer
+//! with one that is gone: what its cache says is younger than R cannot have been 2R old. Clocks of replicas may differ
+//! by what is left of R.
+//!
+//! Whatever is copied out of a live pod names a template that may be gone; admission makes it again (`decide.rs`).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::template::Template;
+use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError};
+use crate::model::{ClaimTemplate, Name, PodClaimSource};
+use crate::publish::Reader;
+use crate::snapshot::Snapshot;
+
+/// Unused for this long, in seconds.
+const GRACE: i64 = 2 * TEMPLATE_REFRESH;
+const EVERY: Duration = Duration::from_secs(300);
+/// How soon to look again while this replica may not sweep, or has no complete picture.
+const RETRY: Duration = Duration::from_secs(5);
+/// Deletions a round, each with a look at the namespace's pods.
+const MOST: usize = 64;
+
+/// What became of a template that was to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swept {
+    Removed,
+    /// It was used or changed after all.
+    Kept,
+    /// The API said no or nothing.
+    Failed,
+}
+
+impl Swept {
+    pub const ALL: [Self; 3] = [Self::Removed, Self::Kept, Self::Failed];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::Kept => "kept",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Sweeps every five minutes, until dropped. `may` says, before each deletion, whether this replica is the one that
+/// sweeps and its picture of the cluster is complete and fresh.
+pub async fn sweep(cluster: Arc<dyn Cluster>, reader: Reader, may: impl Fn() -> bool, told: impl Fn(Swept)) {
+    loop {
+        if !may() {
+            tokio::time::sleep(RETRY).await;
+            continue;
+        }
+        round(&*cluster, &reader, &may, &told).await;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+async fn round(cluster: &dyn Cluster, reader: &Reader, may: &impl Fn() -> bool, told: &impl Fn(Swept)) {
+    let now = jiff::Timestamp::now().as_second();
+    for template in unused(&reader.load(), now) {
+        if !may() {
+            return;
+        }
+        let key = &template.key;
+        told(match cluster.remove_template(&template).await {
+            Ok(()) => {
+                tracing::info!(template = %key, "claim template removed: no pod names it");
+                Swept::Removed
+            }
+            Err(WriteError::Conflict(why)) => {
+                tracing::debug!(template = %key, why, "claim template kept");
+                Swept::Kept
+            }
+            Err(error) => {
+                tracing::warn!(template = %key, %error, "claim template not removed");
+                Swept::Failed
+            }
+        });
+    }
+}
+
+/// Templates of ours that may go at this time (seconds since the epoch): those unused for longest first, at most 64.
+pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
+    let mut named: HashSet<(&Name, &Name)> = HashSet::new();
+    for (_, pod) in snapshot.pods.iter() {
+        for claim in &pod.claims {
+            if let PodClaimSource::Template(template) = &claim.source {
+                named.insert((&pod.key.namespace, template));
+            }
+        }
+    }
+    let goes = |t: &ClaimTemplate| {
+        let namespace = snapshot.namespaces.get(&t.key.namespace);
+        !t.deleting
+            && t.last_used.saturating_add(GRACE) <= now
+            && !named.contains(&(&t.key.namespace, &t.key.name))
+            && namespace.is_some_and(|n| !n.deleting)
+            && Template::made(t).is_some()
+    };
+    let mut unused: Vec<_> = snapshot
+        .templates
+        .iter()
+        .map(|(_, t)| t)
+        .filter(|t| goes(t))
+        .cloned()
+        .collect();
+    unused.sort_by(|a, b| (a.last_used, &a.key).cmp(&(b.last_used, &b.key)));
+    unused.truncate(MOST);
+    unused
+}
