@@ -16,7 +16,7 @@ use prometheus::{
 use crate::index::Kind;
 use crate::model::Reason;
 
-pub use labels::{Admitted, Bound, Outcome, Verb};
+pub use labels::{Admitted, Bound, Outcome, Port, Verb};
 pub use readiness::{Readiness, Unready};
 
 type Sampler = Box<dyn Fn(&Metrics) + Send>;
@@ -48,6 +48,7 @@ pub struct Metrics {
     pub handshake_failures: IntCounter,
     pub connections: IntGauge,
     pub connections_total: IntCounter,
+    connections_shed: IntCounterVec,
     power_budget: IntGaugeVec,
     power_used: IntGaugeVec,
     power_headroom: IntGaugeVec,
@@ -183,6 +184,12 @@ impl Metrics {
             )?,
             connections: gauge(r, "wattlane_connections", "Open connections.")?,
             connections_total: counter(r, "wattlane_connections_total", "Connections accepted.")?,
+            connections_shed: counters(
+                r,
+                "wattlane_connections_shed_total",
+                "Connections closed because all seats were taken: the one used least, or the new one.",
+                &["port"],
+            )?,
             power_budget: gauges(
                 r,
                 "wattlane_power_budget_watts",
@@ -237,6 +244,9 @@ impl Metrics {
             self.watch_restarts.with_label_values(&[kind.as_str()]);
             self.watch_undecodable.with_label_values(&[kind.as_str()]);
             self.watch_alive.with_label_values(&[kind.as_str()]);
+        }
+        for port in Port::ALL {
+            self.connections_shed.with_label_values(&[port.as_str()]);
         }
         for outcome in ["taken", "refused"] {
             self.tls_reloads.with_label_values(&[outcome]);
@@ -297,6 +307,11 @@ impl Metrics {
 
     pub fn watch_undecodable(&self, kind: Kind) {
         self.watch_undecodable.with_label_values(&[kind.as_str()]).inc();
+    }
+
+    /// A connection closed so that others could have its seat, or because none was free.
+    pub fn connection_shed(&self, port: Port) {
+        self.connections_shed.with_label_values(&[port.as_str()]).inc();
     }
 
     pub fn tls_reload(&self, taken: bool) {

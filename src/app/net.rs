@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Core, Ended};
 use crate::certs;
 use crate::server::handlers::Handlers;
-use crate::server::{Limits, Material, Server, Tls, TlsOptions, admin};
+use crate::server::{Limits, Material, Server, Tls, TlsOptions, Turns, admin};
 
 /// The files of the serving pair.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ pub struct Net {
     pub client_ca: Option<PathBuf>,
     /// Common or DNS names of client certificates that may call the extender; empty: any the CA signed.
     pub client_names: Vec<String>,
+    /// The same for admission; empty: everybody, since kube-apiserver shows no certificate unless it is told to.
+    pub admission_names: Vec<String>,
     pub limits: Limits,
 }
 
@@ -49,6 +51,7 @@ impl Net {
             tls: None,
             client_ca: None,
             client_names: vec![],
+            admission_names: vec![],
             limits: Limits::default(),
         }
     }
@@ -87,6 +90,7 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
         key,
         client_ca: net.client_ca.clone().map(Material::File),
         client_names: net.client_names.clone(),
+        admission_names: net.admission_names.clone(),
     };
     let tls = Arc::new(Tls::load(options)?);
     let listener = TcpListener::bind(net.listen)
@@ -136,6 +140,7 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
             admitter: core.admitter.clone(),
             metrics: core.metrics.clone(),
             readiness: core.readiness.clone(),
+            turns: Turns::new(net.limits.deciding),
         }),
         tls,
         limits: net.limits,

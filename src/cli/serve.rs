@@ -31,12 +31,16 @@ pub(super) struct Args {
     tls_cert: Option<PathBuf>,
     #[arg(long, requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Clients of the extender must show a certificate of this CA (PEM). Admission does not ask for one.
+    /// Clients of the extender must show a certificate of this CA (PEM), made for clients.
     #[arg(long)]
     client_ca: Option<PathBuf>,
-    /// Names (common name or DNS) a client certificate may carry; none: any the CA signed.
+    /// Names of which such a certificate must carry one, as common name or as DNS name; none: any the CA signed.
     #[arg(long, value_delimiter = ',', requires = "client_ca")]
     client_name: Vec<String>,
+    /// The same for clients of admission; none: no certificate is asked for. kube-apiserver shows one where its
+    /// AdmissionConfiguration names a kubeconfig for webhooks.
+    #[arg(long, value_delimiter = ',', requires = "client_ca")]
+    admission_client_name: Vec<String>,
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -67,6 +71,8 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.client_ca.is_none() {
         tracing::warn!("no --client-ca: whoever reaches the extender can bind pods");
+    } else if args.client_name.is_empty() {
+        tracing::warn!("no --client-name: whoever has a client certificate of --client-ca can bind pods");
     }
     let net = Net {
         listen: args.listen,
@@ -74,6 +80,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         tls,
         client_ca: args.client_ca.clone(),
         client_names: args.client_name.clone(),
+        admission_names: args.admission_client_name.clone(),
         limits: Limits::default(),
     };
     let app = app::serve(core, net).await?;

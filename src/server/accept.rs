@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -11,15 +10,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::route::Router;
+use super::seats::{Seat, Seats};
 use super::stall::Stall;
 use super::{Limits, Service, Tls};
-use crate::metrics::{Metrics, Readiness};
+use crate::metrics::{Metrics, Port, Readiness};
 
 pub struct Server<S> {
     pub service: Arc<S>,
@@ -50,7 +49,7 @@ impl<S: Service> Server<S> {
             metrics,
             readiness,
         } = self;
-        let permits = Arc::new(Semaphore::new(limits.connections));
+        let seats = Seats::new(limits.connections);
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
         let drain_delay = limits.drain_delay;
@@ -73,14 +72,20 @@ impl<S: Service> Server<S> {
         loop {
             let accepted = tokio::select! {
                 () = &mut closing => break,
-                accepted = accept(&listener, &permits) => accepted,
+                accepted = listener.accept() => accepted,
                 // Finished ones are taken out as they finish: the set does not grow with the time served.
                 Some(_) = connections.join_next() => continue,
             };
             match accepted {
-                Ok((stream, permit)) => {
-                    connections.spawn(connection(shared.clone(), stream, graceful.watcher(), permit));
-                }
+                Ok((stream, _)) => match seats.take() {
+                    Some((seat, evicted)) => {
+                        if evicted {
+                            shared.metrics.connection_shed(Port::Tls);
+                        }
+                        connections.spawn(seated(shared.clone(), stream, graceful.watcher(), seat));
+                    }
+                    None => shared.metrics.connection_shed(Port::Tls),
+                },
                 // Out of file descriptors, most likely: the connections we have must end first.
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -99,21 +104,16 @@ impl<S: Service> Server<S> {
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = permits.clone().acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
+/// One connection, until it ends or another needs its seat more.
+async fn seated<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, watcher: Watcher, seat: Seat) {
+    let seat = Arc::new(seat);
+    tokio::select! {
+        () = seat.lost() => tracing::debug!("all seats are taken and this one was used least: connection closed"),
+        () = connection(shared, stream, watcher, &seat) => {}
+    }
 }
 
-async fn connection<S: Service>(
-    shared: Arc<Shared<S>>,
-    stream: TcpStream,
-    watcher: Watcher,
-    _permit: OwnedSemaphorePermit,
-) {
+async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, watcher: Watcher, seat: &Arc<Seat>) {
     let _open = Open::new(shared.metrics.clone());
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
@@ -136,19 +136,25 @@ async fn connection<S: Service>(
     };
     let (_, session) = stream.get_ref();
     let client = Arc::new(shared.tls.client(&current, session.peer_certificates()));
+    if client.is_known() {
+        seat.known();
+    }
     // By ALPN, never by looking at the first bytes: waiting for them would have no deadline.
     let http = match session.alpn_protocol() {
         Some(b"h2") => &shared.http2,
         _ => &shared.http1,
     };
 
-    let asked = Arc::new(AtomicBool::new(false));
     let service = {
-        let (router, asked) = (shared.router.clone(), asked.clone());
+        let (router, seat) = (shared.router.clone(), seat.clone());
         service_fn(move |request| {
-            asked.store(true, Ordering::Relaxed);
+            let in_flight = seat.request();
             let (router, client) = (router.clone(), client.clone());
-            async move { Ok::<_, Infallible>(router.handle(&client, request).await) }
+            async move {
+                let response = router.handle(&client, request).await;
+                drop(in_flight);
+                Ok::<_, Infallible>(response)
+            }
         })
     };
     let served = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
@@ -156,7 +162,7 @@ async fn connection<S: Service>(
     let result = tokio::select! {
         result = &mut served => result,
         () = tokio::time::sleep(shared.limits.first_request) => {
-            if !asked.load(Ordering::Relaxed) {
+            if !seat.asked() {
                 tracing::debug!("no request came: connection closed");
                 return;
             }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use wattlane::admission::Skip;
 use wattlane::cluster::WatchStatus as _;
 use wattlane::index::Kind;
-use wattlane::metrics::{Admitted, Bound, Metrics, Outcome, Readiness, Verb};
+use wattlane::metrics::{Admitted, Bound, Metrics, Outcome, Port, Readiness, Verb};
 use wattlane::model::Reason;
 use wattlane::server::admin;
 
@@ -161,13 +161,14 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 }
 
 /// Every family, with the labels it may have.
-const FAMILIES: [(&str, &[&str]); 25] = [
+const FAMILIES: [(&str, &[&str]); 26] = [
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
     ("wattlane_binds_total", &["outcome"]),
     ("wattlane_build_info", &["version"]),
     ("wattlane_cache_age_seconds", &[]),
     ("wattlane_connections", &[]),
+    ("wattlane_connections_shed_total", &["port"]),
     ("wattlane_connections_total", &[]),
     ("wattlane_node_verdicts_total", &["reason"]),
     ("wattlane_pokes_total", &[]),
@@ -228,6 +229,12 @@ pub(crate) fn judge(page: &Page) {
         "wattlane_admission_skips_total",
         "reason",
         Skip::ALL.map(Skip::as_str),
+    );
+    closed(
+        page,
+        "wattlane_connections_shed_total",
+        "port",
+        Port::ALL.map(Port::as_str),
     );
     closed(page, "wattlane_tls_reloads_total", "outcome", ["taken", "refused"]);
     for family in ["alive", "restarts_total", "undecodable_total"] {

@@ -18,7 +18,7 @@ const FILTER: &str = "/extender/filter";
 const SOON: Duration = Duration::from_millis(100);
 
 /// Chunks without a length told before, and then, if it is to stall, nothing.
-fn chunks(chunk: usize, count: usize, stall: bool) -> Body {
+pub(crate) fn chunks(chunk: usize, count: usize, stall: bool) -> Body {
     let sent = futures::stream::repeat_with(move || Ok(Frame::data(Bytes::from(vec![b' '; chunk])))).take(count);
     let rest = futures::stream::unfold((), move |()| async move {
         if stall {
