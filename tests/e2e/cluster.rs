@@ -113,6 +113,7 @@ impl Cluster {
             .arg(certificates.join("tls.key"))
             .arg("--client-ca")
             .arg(certificates.join("ca.crt"))
+            .args(callers()?)
             .env("KUBECONFIG", self.plane.kubeconfig(User::Wattlane));
         self.plane.run(WATTLANE, &mut command)?;
         let ready = format!("http://127.0.0.1:{}/readyz", self.admin);
@@ -192,11 +193,34 @@ impl Cluster {
         self.client.clone()
     }
 
-    fn certificates(&self) -> PathBuf {
+    pub(crate) fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
+    /// The port of extender and admission.
+    pub(crate) fn port(&self) -> u16 {
+        self.listen
+    }
+
+    pub(crate) fn certificates(&self) -> PathBuf {
         self.plane.dir().join("certificates")
     }
 
     fn policy(&self) -> PathBuf {
         self.plane.dir().join("policy.yaml")
     }
+}
+
+/// Whom the manifest lets call.
+fn callers() -> Result<Vec<String>> {
+    let documents = manifest("wattlane.yaml")?;
+    let pods = documents.iter().map(|d| &d["spec"]["template"]["spec"]);
+    let args = pods.filter_map(|p| p["containers"][0]["args"].as_array()).flatten();
+    let names: Vec<String> = args
+        .filter_map(|a| a.as_str())
+        .filter(|a| a.contains("client-name"))
+        .map(str::to_owned)
+        .collect();
+    ensure!(!names.is_empty(), "wattlane.yaml names no caller of the extender");
+    Ok(names)
 }

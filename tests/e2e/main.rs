@@ -18,9 +18,13 @@ mod wait;
 
 mod binding;
 mod fabric;
+mod guard;
+mod pod_security;
 mod probe;
+mod rbac;
 mod refusal;
 mod restart;
+mod strangers;
 mod taint_rules;
 mod untouched;
 mod user_claims;
