@@ -39,7 +39,7 @@ impl Turn<'_> {
     /// Call after each node.
     pub(super) async fn step(&mut self) {
         self.nodes = self.nodes.wrapping_add(1);
-        if self.nodes % STRIDE == 0 && self.begun.elapsed() >= SLICE {
+        if self.nodes.is_multiple_of(STRIDE) && self.begun.elapsed() >= SLICE {
             tokio::task::yield_now().await;
             self.begun = Instant::now();
         }

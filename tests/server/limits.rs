@@ -225,6 +225,24 @@ async fn a_panic_fails_its_request_only() {
         assert_eq!(no_hang(other).await.expect("no panic").status, 200);
     }
     assert_eq!(server.requests("filter", "panic"), 2.0);
+    let review = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",
+        "resource":{"group":"","version":"v1","resource":"pods"},"name":"please-panic","object":{}}}"#;
+    let bind = r#"{"PodName":"please-panic","PodNamespace":"ns","PodUID":"u","Node":"ok"}"#;
+    let named = args("please-panic", &["ok"]);
+    for (verb, path, body) in [
+        ("bind", "/extender/bind", bind),
+        ("mutate", "/admission/mutate", review),
+        ("prioritize", "/extender/prioritize", &named),
+    ] {
+        for http in BOTH {
+            assert_eq!(
+                server.peer().post(http, path, body.to_owned()).await.status,
+                500,
+                "{verb}"
+            );
+        }
+        assert_eq!(server.requests(verb, "panic"), 2.0, "{verb}");
+    }
     works(&server).await;
 }
 
