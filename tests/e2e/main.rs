@@ -18,12 +18,12 @@ mod wait;
 
 mod binding;
 mod fabric;
+mod faults;
 mod guard;
 mod pod_security;
 mod probe;
 mod rbac;
 mod refusal;
-mod restart;
 mod strangers;
 mod taint_rules;
 mod untouched;
