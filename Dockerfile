@@ -13,7 +13,7 @@ ARG BASE=gcr.io/distroless/cc-debian12:nonroot
 
 FROM ${RUST} AS build
 ARG SOURCE_DATE_EPOCH=0
-ARG AUDITABLE=0.7.4
+ARG AUDITABLE=0.7.7
 RUN cargo install cargo-auditable --version "${AUDITABLE}" --locked
 WORKDIR /src
 COPY Cargo.toml Cargo.lock rustfmt.toml clippy.toml ./
