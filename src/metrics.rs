@@ -3,21 +3,20 @@
 
 mod labels;
 mod readiness;
+mod record;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
     TextEncoder,
 };
 
-use crate::audit;
 use crate::index::{HoldEnd, Kind};
 use crate::model::Reason;
 
-pub use labels::{Admitted, Bound, GivenBack, Outcome, Verb};
+pub use labels::{Admitted, Bound, GivenBack, Outcome, Port, Verb};
 pub use readiness::{Readiness, Unready};
 
 type Sampler = Box<dyn Fn(&Metrics) + Send>;
@@ -64,6 +63,7 @@ pub struct Metrics {
     pub handshake_failures: IntCounter,
     pub connections: IntGauge,
     pub connections_total: IntCounter,
+    connections_shed: IntCounterVec,
     power_budget: IntGaugeVec,
     power_used: IntGaugeVec,
     power_headroom: IntGaugeVec,
@@ -261,6 +261,12 @@ impl Metrics {
             )?,
             connections: gauge(r, "wattlane_connections", "Open connections.")?,
             connections_total: counter(r, "wattlane_connections_total", "Connections accepted.")?,
+            connections_shed: counters(
+                r,
+                "wattlane_connections_shed_total",
+                "Connections closed because all seats were taken: the one used least, or the new one.",
+                &["port"],
+            )?,
             power_budget: gauges(
                 r,
                 "wattlane_power_budget_watts",
@@ -331,152 +337,11 @@ impl Metrics {
                 self.tls_rotations.with_label_values(&[action, outcome]);
             }
         }
+        for port in Port::ALL {
+            self.connections_shed.with_label_values(&[port.as_str()]);
+        }
         for outcome in ["taken", "refused"] {
             self.tls_reloads.with_label_values(&[outcome]);
-        }
-    }
-
-    pub fn request(&self, verb: Verb, outcome: Outcome, took: Duration) {
-        if let Some(histogram) = self.latency.get(verb as usize) {
-            histogram.observe(took.as_secs_f64());
-        }
-        self.requests
-            .with_label_values(&[verb.as_str(), outcome.as_str()])
-            .inc();
-    }
-
-    /// Nodes one filter let pass.
-    pub fn nodes_fit(&self, count: usize) {
-        self.fits.inc_by(count as u64);
-    }
-
-    /// Nodes one filter refused for a reason.
-    pub fn nodes_refused(&self, reason: Reason, count: usize) {
-        self.verdicts.with_label_values(&[reason.as_str()]).inc_by(count as u64);
-    }
-
-    /// Searches that ended at their step limit, in one of the verbs that search.
-    pub fn searches_cut(&self, verb: Verb, count: u32) {
-        if count > 0 {
-            self.searches_cut
-                .with_label_values(&[verb.as_str()])
-                .inc_by(count.into());
-        }
-    }
-
-    pub fn bind(&self, outcome: Bound) {
-        self.binds.with_label_values(&[outcome.as_str()]).inc();
-    }
-
-    /// Holds that ended so since the start.
-    pub fn holds_ended(&self, how: HoldEnd, count: u64) {
-        let counter = self.holds_ended.with_label_values(&[how.as_str()]);
-        counter.inc_by(count.saturating_sub(counter.get()));
-    }
-
-    pub fn given_back(&self, outcome: GivenBack) {
-        self.given_back.with_label_values(&[outcome.as_str()]).inc();
-    }
-
-    pub fn admission(&self, outcome: Admitted) {
-        self.admissions.with_label_values(&[outcome.as_str()]).inc();
-    }
-
-    /// Why pods are left alone: the whole closed set, which admission owns. Its series exist from then on.
-    pub fn preset_skips(&self, reasons: impl IntoIterator<Item = &'static str>) {
-        for reason in reasons {
-            self.skips.with_label_values(&[reason]);
-        }
-    }
-
-    /// A pod that admission left alone; the reason is one of `admission::Skip`.
-    pub fn skipped(&self, reason: &'static str) {
-        self.skips.with_label_values(&[reason]).inc();
-    }
-
-    /// What becomes of templates nobody needs: the closed set, as for skips.
-    pub fn preset_swept(&self, outcomes: impl IntoIterator<Item = &'static str>) {
-        for outcome in outcomes {
-            self.swept.with_label_values(&[outcome]);
-        }
-    }
-
-    pub fn swept(&self, outcome: &'static str) {
-        self.swept.with_label_values(&[outcome]).inc();
-    }
-
-    pub fn watch_restarted(&self, kind: Kind) {
-        self.watch_restarts.with_label_values(&[kind.as_str()]).inc();
-    }
-
-    pub fn watch_undecodable(&self, kind: Kind) {
-        self.watch_undecodable.with_label_values(&[kind.as_str()]).inc();
-    }
-
-    pub fn tls_reload(&self, taken: bool) {
-        let outcome = if taken { "taken" } else { "refused" };
-        self.tls_reloads.with_label_values(&[outcome]).inc();
-    }
-
-    /// Where the election stands: whether this replica may bind, and what has happened since the start.
-    pub fn leadership(&self, leads: bool, gained: u64, lost: u64, renew_failures: u64, label_failures: u64) {
-        self.leader.set(i64::from(leads));
-        let gain = self.leader_changes.with_label_values(&["gained"]);
-        let loss = self.leader_changes.with_label_values(&["lost"]);
-        for (counter, total) in [
-            (&gain, gained),
-            (&loss, lost),
-            (&self.lease_failures, renew_failures),
-            (&self.label_failures, label_failures),
-        ] {
-            counter.inc_by(total.saturating_sub(counter.get()));
-        }
-    }
-
-    /// An action on the certificates of the Secret and how it ended, of the closed sets in `labels`.
-    pub fn tls_rotation(&self, action: &'static str, outcome: &'static str) {
-        self.tls_rotations.with_label_values(&[action, outcome]).inc();
-    }
-
-    /// The power domains as they are now: `label=value`, budget and use in watts, and whether all that is in use is
-    /// known. Series of domains that are gone go too.
-    pub fn power<'d>(&self, domains: impl Iterator<Item = (String, u64, u64, bool)> + 'd) {
-        let mut domains: Vec<_> = domains.collect();
-        domains.sort();
-        self.power_domains.set(i64::try_from(domains.len()).unwrap_or(i64::MAX));
-        domains.truncate(MOST_DOMAINS);
-        let mut shown = self
-            .shown_domains
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let now: BTreeSet<String> = domains.iter().map(|d| d.0.clone()).collect();
-        for gone in shown.difference(&now) {
-            for gauges in [&self.power_budget, &self.power_used, &self.power_headroom] {
-                // It is there, or it is gone already.
-                let _ = gauges.remove_label_values(&[gone]);
-            }
-        }
-        *shown = now;
-        let watts = |w: u64| i64::try_from(w).unwrap_or(i64::MAX);
-        for (domain, budget, used, known) in domains {
-            let headroom = watts(budget).saturating_sub(watts(used));
-            let headroom = if known { headroom } else { headroom.min(0) };
-            for (gauges, value) in [
-                (&self.power_budget, watts(budget)),
-                (&self.power_used, watts(used)),
-                (&self.power_headroom, headroom),
-            ] {
-                gauges.with_label_values(&[&domain]).set(value);
-            }
-        }
-    }
-
-    /// What the audit found now, counted by kind; nothing on a replica that does not look.
-    pub fn audited(&self, findings: &[audit::Finding]) {
-        for kind in audit::Kind::ALL {
-            let count = findings.iter().filter(|f| f.kind == kind).count();
-            let gauge = self.audit_findings.with_label_values(&[kind.as_str()]);
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 

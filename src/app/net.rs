@@ -15,7 +15,7 @@ use crate::certs;
 use crate::cluster::secrets::CertStore;
 use crate::keeper::{Keeper, Settings};
 use crate::server::handlers::Handlers;
-use crate::server::{Limits, Material, Server, Tls, TlsOptions, admin};
+use crate::server::{Limits, Material, Server, Tls, TlsOptions, Turns, admin};
 
 /// The files of the serving pair.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub struct Net {
     pub client_ca: Option<PathBuf>,
     /// Common or DNS names of client certificates that may call the extender; empty: any the CA signed.
     pub client_names: Vec<String>,
+    /// The same for admission; empty: everybody, since kube-apiserver shows no certificate unless it is told to.
+    pub admission_names: Vec<String>,
     pub limits: Limits,
 }
 
@@ -60,6 +62,7 @@ impl Net {
             kept: None,
             client_ca: None,
             client_names: vec![],
+            admission_names: vec![],
             limits: Limits::default(),
         }
     }
@@ -103,6 +106,7 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
         key,
         client_ca,
         client_names: net.client_names.clone(),
+        admission_names: net.admission_names.clone(),
     };
     let tls = Arc::new(Tls::load(options)?);
     let listener = TcpListener::bind(net.listen)
@@ -172,6 +176,7 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
             admitter: core.admitter.clone(),
             metrics: core.metrics.clone(),
             readiness: core.readiness.clone(),
+            turns: Turns::new(net.limits.deciding),
         }),
         tls,
         limits: net.limits,

@@ -39,14 +39,18 @@ pub(super) struct Args {
     tls_key: Option<PathBuf>,
     #[command(flatten)]
     secret: SecretArgs,
-    /// Clients of the extender must show a certificate of this CA (PEM). Admission does not ask for one.
+    /// Clients of the extender must show a certificate of this CA (PEM), made for clients.
     #[arg(long)]
     client_ca: Option<PathBuf>,
-    /// Names (common name or DNS) a client certificate may carry; none: any the CA signed.
+    /// Names of which such a certificate must carry one, as common name or as DNS name; none: any the CA signed.
     #[arg(long, value_delimiter = ',', requires = "client_ca")]
     client_name: Vec<String>,
     #[command(flatten)]
     election: Election,
+    /// The same for clients of admission; none: no certificate is asked for. kube-apiserver shows one where its
+    /// AdmissionConfiguration names a kubeconfig for webhooks.
+    #[arg(long, value_delimiter = ',', requires = "client_ca")]
+    admission_client_name: Vec<String>,
     /// Seconds between two looks of the audit, which writes metrics, and events on what it finds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     audit_every: u64,
@@ -145,6 +149,8 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.client_ca.is_none() && kept.is_none() {
         tracing::warn!("no --client-ca: whoever reaches the extender can bind pods");
+    } else if args.client_name.is_empty() {
+        tracing::warn!("no --client-name: whoever has a client certificate of --client-ca can bind pods");
     }
     let client_names = match &kept {
         // The one name that the CA in the Secret signs for clients.
@@ -158,6 +164,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         kept,
         client_ca: args.client_ca.clone(),
         client_names,
+        admission_names: args.admission_client_name.clone(),
         limits: Limits::default(),
     };
     if embedded.is_none() {

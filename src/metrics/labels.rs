@@ -200,3 +200,22 @@ impl GivenBack {
         }
     }
 }
+
+/// Where a connection comes in. Closed set: metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// Extender and admission.
+    Tls,
+    Admin,
+}
+
+impl Port {
+    pub const ALL: [Self; 2] = [Self::Tls, Self::Admin];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tls => "tls",
+            Self::Admin => "admin",
+        }
+    }
+}

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use super::demand::Demand;
 use super::key::Key;
 use super::{Context, power, quick, solve};
+use crate::model::Name;
 use crate::snapshot::NodeEntry;
 
 /// The highest score of the extender protocol; the best node alone has it.
 pub const BEST: u8 = 10;
 
-/// Lower is better, key by key.
+/// How good a node is for a pod. Lower is better, key by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
+pub struct Rank {
     /// Sums of link cost on the node: faster than any link between nodes.
     links: (u32, u32),
     /// From the pod's group.
@@ -26,7 +27,8 @@ struct Rank {
     headroom: Reverse<u64>,
 }
 
-fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
+/// None: the node does not fit (it may have changed since filter).
+pub fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
     demand.admit(ctx, node).ok()?;
     let (mut key, left) = match quick::tally(ctx, demand, node, true) {
         Some(tally) => tally.best(demand)?,
@@ -46,28 +48,33 @@ fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
 }
 
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A
-/// node that does not fit (it may have changed since filter) has 0.
+/// node that does not fit has 0.
 pub fn scores(ctx: Context<'_>, demand: &Demand, nodes: &[&Arc<NodeEntry>]) -> Vec<u8> {
-    let mut fitting: Vec<(Rank, usize)> = nodes
+    let ranked = |(i, node): (usize, &&'_ Arc<NodeEntry>)| Some((rank(ctx, demand, node)?, i));
+    let mut fitting: Vec<_> = nodes
         .iter()
         .enumerate()
-        .filter_map(|(i, node)| Some((rank(ctx, demand, node)?, i)))
+        .filter_map(ranked)
+        .map(|(rank, i)| (rank, &nodes[i].node.name, i))
         .collect();
-    let by_rank = |a: &(Rank, usize), b: &(Rank, usize)| {
-        a.0.cmp(&b.0)
-            .then_with(|| nodes[a.1].node.name.cmp(&nodes[b.1].node.name))
-    };
-    fitting.sort_unstable_by(by_rank);
     let mut scores = vec![0; nodes.len()];
+    score(&mut fitting, &mut scores);
+    scores
+}
+
+/// The same from ranks: the nodes that fit, each with its name and its position in `scores`, which holds zeros.
+pub fn score(fitting: &mut [(Rank, &Name, usize)], scores: &mut [u8]) {
+    fitting.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     let best = usize::from(BEST);
     let others = fitting.len().saturating_sub(1).max(1);
-    for (place, (_, i)) in fitting.iter().enumerate() {
+    for (place, (_, _, i)) in fitting.iter().enumerate() {
         let score = match place {
             0 => best,
             // 9 for the second, down to 1 for the last: better than not fitting.
             _ => best - 1 - (place - 1) * (best - 2) / others,
         };
-        scores[*i] = u8::try_from(score).unwrap_or(0);
+        if let Some(slot) = scores.get_mut(*i) {
+            *slot = u8::try_from(score).unwrap_or(0);
+        }
     }
-    scores
 }

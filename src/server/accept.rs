@@ -3,22 +3,21 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::route::{Leave, Router};
+use super::seats::{Seat, Seats};
 use super::stall::Stall;
 use super::{Limits, Service, Tls};
-use crate::metrics::{Metrics, Readiness};
+use crate::metrics::{Metrics, Port, Readiness};
 
 pub struct Server<S> {
     pub service: Arc<S>,
@@ -49,7 +48,7 @@ impl<S: Service> Server<S> {
             metrics,
             readiness,
         } = self;
-        let permits = Arc::new(Semaphore::new(limits.connections));
+        let seats = Seats::new(limits.connections);
         let leave = CancellationToken::new();
         let mut connections = JoinSet::new();
         let drain_delay = limits.drain_delay;
@@ -72,14 +71,20 @@ impl<S: Service> Server<S> {
         loop {
             let accepted = tokio::select! {
                 () = &mut closing => break,
-                accepted = accept(&listener, &permits) => accepted,
+                accepted = listener.accept() => accepted,
                 // Finished ones are taken out as they finish: the set does not grow with the time served.
                 Some(_) = connections.join_next() => continue,
             };
             match accepted {
-                Ok((stream, permit)) => {
-                    connections.spawn(connection(shared.clone(), stream, leave.child_token(), permit));
-                }
+                Ok((stream, _)) => match seats.take() {
+                    Some((seat, evicted)) => {
+                        if evicted {
+                            shared.metrics.connection_shed(Port::Tls);
+                        }
+                        connections.spawn(seated(shared.clone(), stream, leave.child_token(), seat));
+                    }
+                    None => shared.metrics.connection_shed(Port::Tls),
+                },
                 // Out of file descriptors, most likely: the connections we have must end first.
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -100,21 +105,16 @@ impl<S: Service> Server<S> {
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = permits.clone().acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
+/// One connection, until it ends or another needs its seat more.
+async fn seated<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave: CancellationToken, seat: Seat) {
+    let seat = Arc::new(seat);
+    tokio::select! {
+        () = seat.lost() => tracing::debug!("all seats are taken and this one was used least: connection closed"),
+        () = connection(shared, stream, leave, &seat) => {}
+    }
 }
 
-async fn connection<S: Service>(
-    shared: Arc<Shared<S>>,
-    stream: TcpStream,
-    leave: CancellationToken,
-    _permit: OwnedSemaphorePermit,
-) {
+async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave: CancellationToken, seat: &Arc<Seat>) {
     let _open = Open::new(shared.metrics.clone());
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
@@ -137,20 +137,23 @@ async fn connection<S: Service>(
     };
     let (_, session) = stream.get_ref();
     let client = Arc::new(shared.tls.client(&current, session.peer_certificates()));
+    if client.is_known() {
+        seat.known();
+    }
     // By ALPN, never by looking at the first bytes: waiting for them would have no deadline.
     let http = match session.alpn_protocol() {
         Some(b"h2") => &shared.http2,
         _ => &shared.http1,
     };
 
-    let asked = Arc::new(AtomicBool::new(false));
     let service = {
-        let (router, asked, leave) = (shared.router.clone(), asked.clone(), leave.clone());
+        let (router, seat, leave) = (shared.router.clone(), seat.clone(), leave.clone());
         service_fn(move |request| {
-            asked.store(true, Ordering::Relaxed);
+            let in_flight = seat.request();
             let (router, client, leave) = (router.clone(), client.clone(), leave.clone());
             async move {
                 let response = router.handle(&client, request).await;
+                drop(in_flight);
                 if response.extensions().get::<Leave>().is_some() {
                     leave.cancel();
                 }
@@ -168,7 +171,7 @@ async fn connection<S: Service>(
             result = &mut served => break result,
             () = &mut silence, if waiting => {
                 waiting = false;
-                if !asked.load(Ordering::Relaxed) {
+                if !seat.asked() {
                     tracing::debug!("no request came: connection closed");
                     return;
                 }

@@ -12,18 +12,18 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{Metrics, Readiness};
+use super::seats::Seats;
+use crate::metrics::{Metrics, Port, Readiness};
 
-/// Probes and one or two scrapers: more at a time is somebody's mistake.
+/// Probes and one or two scrapers: more at a time is somebody's mistake, and costs the one that was silent longest its place.
 const CONNECTIONS: usize = 64;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Serves until `stop`. A connection that is open then is dropped: nothing here is worth waiting for.
 pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, readiness: Arc<Readiness>, stop: CancellationToken) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
+    let seats = Seats::new(CONNECTIONS);
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(IDLE)
@@ -41,19 +41,31 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, readiness: Arc<
                 continue;
             }
         };
-        let Ok(permit) = permits.clone().try_acquire_owned() else {
+        let Some((seat, evicted)) = seats.take() else {
+            metrics.connection_shed(Port::Admin);
             continue;
+        };
+        if evicted {
+            metrics.connection_shed(Port::Admin);
+        }
+        let (seat, asking) = {
+            let seat = Arc::new(seat);
+            (seat.clone(), seat)
         };
         let (metrics, readiness, stop) = (metrics.clone(), readiness.clone(), stop.clone());
         let service = service_fn(move |request| {
+            let _in_flight = asking.request();
             let response = answer(&request, &metrics, &readiness);
             async move { Ok::<_, Infallible>(response) }
         });
         let connection = http.serve_connection(TokioIo::new(stream), service);
         tokio::spawn(async move {
-            let _permit = permit;
             // Its errors are the client's business.
-            let _ = stop.run_until_cancelled(connection).await;
+            tokio::select! {
+                () = seat.lost() => {}
+                () = stop.cancelled() => {}
+                _ = connection => {}
+            }
         });
     }
 }

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::turns::Turns;
 use super::{BindFailure, Failure, Service, Verdicts, holds};
 use crate::admission::{self, Admitter, Decision};
 use crate::binding::{self, BindOutcome, BindRequest, Binder};
@@ -35,6 +36,7 @@ pub struct Handlers {
     pub admitter: Arc<Admitter>,
     pub metrics: Arc<Metrics>,
     pub readiness: Arc<Readiness>,
+    pub turns: Turns,
 }
 
 fn read_pod(raw: &RawValue) -> Result<Pod, Failure> {
@@ -144,15 +146,17 @@ impl Service for Handlers {
             }
             Ok(demand) => {
                 let unknown = Refusal::new(Reason::UnknownNode, "wattlane does not know this node (yet)");
-                let mut verdict = |name: &str| {
-                    let result = match snapshot.node_named(name) {
+                let mut turn = self.turns.take().await;
+                let mut verdicts = Verdicts::with_capacity(args.names.len());
+                for name in &args.names {
+                    let result = match snapshot.node_named(name.as_str()) {
                         Some(node) => placement::check(context, &demand, node),
                         None => Err(unknown.clone()),
                     };
                     tally.count(&result);
-                    result.err().map(|refusal| refusal.message)
-                };
-                let mut verdicts: Verdicts = args.names.iter().map(|name| verdict(name.as_str())).collect();
+                    verdicts.push(result.err().map(|refusal| refusal.message));
+                    turn.step().await;
+                }
                 judged = tally.refused[Reason::UnknownNode as usize] == 0;
                 let names = args.names.iter().map(|name| name.as_str());
                 match tally.fit {
@@ -194,19 +198,21 @@ impl Service for Handlers {
         if demand.is_empty() {
             return Ok(scores);
         }
-        let known: Vec<_> = args
-            .names
-            .iter()
-            .enumerate()
-            .filter_map(|(position, name)| Some((position, snapshot.node_named(name.as_str())?)))
-            .collect();
-        let nodes: Vec<_> = known.iter().map(|(_, node)| *node).collect();
-        for ((position, _), score) in known.iter().zip(placement::scores(context, &demand, &nodes)) {
-            scores[*position] = score;
+        let mut turn = self.turns.take().await;
+        let mut fitting = vec![];
+        for (position, name) in args.names.iter().enumerate() {
+            let Some(node) = snapshot.node_named(name.as_str()) else {
+                continue;
+            };
+            fitting.extend(placement::rank(context, &demand, node).map(|rank| (rank, &node.node.name, position)));
+            turn.step().await;
         }
+        placement::score(&mut fitting, &mut scores);
         self.metrics.searches_cut(Verb::Prioritize, demand.cut_searches());
         let best = scores.iter().position(|score| *score == placement::BEST);
         let wanted = best.and_then(|best| holds::wanted(context, &demand, &asked.pod, args.names[best].as_str()));
+        // Waiting needs no core.
+        drop(turn);
         if let Some(wanted) = wanted {
             self.hold(&asked, wanted).await;
         }

@@ -21,10 +21,17 @@ pub struct Limits {
     pub extender_bytes: usize,
     pub bind_bytes: usize,
     pub admission_bytes: usize,
-    /// Bytes of all bodies held at one time.
+    /// Bytes of all bodies of filter and prioritize held at one time.
     pub buffered_bytes: usize,
-    /// Open connections; more wait to be accepted.
+    /// The same for admission. For binds there is always room: they are small, and so many.
+    pub admission_buffered_bytes: usize,
+    /// Open connections; when one more comes, the one used least is closed.
     pub connections: usize,
+    /// Filter or prioritize, from its head to its answer. kube-scheduler does not say how long it waits: 5 s by default,
+    /// `httpTimeout: 15s` in our manifests. Longer, and the answer is for nobody.
+    pub decide: Duration,
+    /// Requests of filter and prioritize that reckon at one time; the others in work wait their turn.
+    pub deciding: usize,
     /// Requests in work of filter and prioritize together; more are turned away.
     pub extender_requests: usize,
     pub bind_requests: usize,
@@ -50,7 +57,11 @@ impl Default for Limits {
             bind_bytes: 64 << 10,
             admission_bytes: 8 << 20,
             buffered_bytes: 256 << 20,
+            admission_buffered_bytes: 64 << 20,
             connections: 1024,
+            decide: Duration::from_secs(12),
+            // One worker thread stays for everything else.
+            deciding: std::thread::available_parallelism().map_or(1, |n| n.get().saturating_sub(1).max(1)),
             extender_requests: 64,
             bind_requests: 256,
             admission_requests: 256,

@@ -1,6 +1,6 @@
 //! The HTTP service: accept, TLS and its reload, routes, limits, drain; decode, let decide, encode.
 //!
-//! `accept` owns connections, `tls` certificates, `route` what happens to one request, `verbs` the meaning of each
+//! `accept` owns connections, `seats` how many there are, `tls` certificates, `route` what happens to one request, `verbs` the meaning of each
 //! path, `handlers` the real decisions. What decides is behind the trait `Service`, so that everything in front of
 //! it is tested without a cluster.
 
@@ -12,12 +12,15 @@ pub mod handlers;
 mod holds;
 mod limits;
 mod route;
+mod seats;
 mod service;
 mod stall;
 mod tls;
+mod turns;
 mod verbs;
 
 pub use accept::Server;
 pub use limits::Limits;
 pub use service::{BindFailure, Failure, Service, Verdicts};
 pub use tls::{Material, Reloaded, Tls, TlsOptions};
+pub use turns::Turns;

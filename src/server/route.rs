@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use super::body::{self, BodyError, Room};
-use super::tls::Client;
+use super::tls::{Client, Pass};
 use super::verbs::{self, Answered};
 use super::{Limits, Service, deadline};
 use crate::metrics::{Metrics, Outcome, Verb};
@@ -24,10 +24,26 @@ pub(super) struct Router<S> {
     service: Arc<S>,
     metrics: Arc<Metrics>,
     limits: Limits,
-    room: Arc<Room>,
-    extender: Semaphore,
-    bind: Semaphore,
-    admission: Semaphore,
+    extender: Door,
+    bind: Door,
+    admission: Door,
+}
+
+/// What the verbs of one kind may take together; a flood at one door leaves the others as they are.
+struct Door {
+    requests: Semaphore,
+    bodies: Arc<Room>,
+    body: usize,
+}
+
+impl Door {
+    fn new(requests: usize, bodies: usize, body: usize) -> Self {
+        Self {
+            requests: Semaphore::new(requests),
+            bodies: Room::new(bodies),
+            body,
+        }
+    }
 }
 
 /// On a response: after it, the connection is closed as politely as its protocol can. kube-scheduler keeps connections
@@ -55,10 +71,17 @@ impl<S: Service> Router<S> {
         Self {
             service,
             metrics,
-            room: Room::new(limits.buffered_bytes),
-            extender: Semaphore::new(limits.extender_requests),
-            bind: Semaphore::new(limits.bind_requests),
-            admission: Semaphore::new(limits.admission_requests),
+            extender: Door::new(limits.extender_requests, limits.buffered_bytes, limits.extender_bytes),
+            bind: Door::new(
+                limits.bind_requests,
+                limits.bind_requests.saturating_mul(limits.bind_bytes),
+                limits.bind_bytes,
+            ),
+            admission: Door::new(
+                limits.admission_requests,
+                limits.admission_buffered_bytes,
+                limits.admission_bytes,
+            ),
             limits: limits.clone(),
         }
     }
@@ -121,13 +144,15 @@ impl<S: Service> Router<S> {
     }
 
     async fn answer(&self, verb: Verb, client: &Client, request: Request<Incoming>) -> Result<Answered, Rejected> {
-        if !matches!(verb, Verb::Mutate | Verb::Other) {
-            may_call(client)?;
+        match verb {
+            Verb::Mutate => may_call(&client.admission, "admission")?,
+            Verb::Other => {}
+            _ => may_call(&client.extender, "the extender")?,
         }
-        let (room, limit) = match verb {
-            Verb::Filter | Verb::Prioritize => (&self.extender, self.limits.extender_bytes),
-            Verb::Bind => (&self.bind, self.limits.bind_bytes),
-            Verb::Mutate => (&self.admission, self.limits.admission_bytes),
+        let door = match verb {
+            Verb::Filter | Verb::Prioritize => &self.extender,
+            Verb::Bind => &self.bind,
+            Verb::Mutate => &self.admission,
             Verb::Preempt => {
                 let words = "the preempt verb is not built: leave preemptVerb out of the extender's configuration";
                 return Err(rejected(StatusCode::NOT_IMPLEMENTED, Outcome::NotBuilt, words));
@@ -145,45 +170,59 @@ impl<S: Service> Router<S> {
                 "this path takes POST",
             ));
         }
-        let (begun, patience) = (
-            tokio::time::Instant::now(),
-            deadline::of_admission(request.uri().query()),
-        );
-        let Ok(_permit) = room.try_acquire() else {
+        is_json(request.headers())?;
+        let Ok(_permit) = door.requests.try_acquire() else {
             let words = "wattlane is doing as much of this as it may at one time: try again";
             return Err(rejected(StatusCode::SERVICE_UNAVAILABLE, Outcome::Shed, words));
         };
-        let body = body::read(request.into_body(), limit, self.limits.body, &self.room)
-            .await
-            .map_err(|e| match e {
-                BodyError::TooLarge => rejected(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    Outcome::TooLarge,
-                    format!("the body is larger than the {limit} bytes this path takes"),
-                ),
-                BodyError::TooSlow => rejected(
-                    StatusCode::REQUEST_TIMEOUT,
-                    Outcome::Timeout,
-                    format!("the body did not arrive within {} s", self.limits.body.as_secs()),
-                ),
-                BodyError::NoRoom => rejected(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    Outcome::Shed,
-                    "no room for the body now: try again",
-                ),
-                BodyError::Broken(why) => rejected(
-                    StatusCode::BAD_REQUEST,
-                    Outcome::BadRequest,
-                    format!("the body broke off: {why}"),
-                ),
-            })?;
-        let service = &*self.service;
-        let by = begun + patience;
-        match verb {
-            Verb::Filter => verbs::filter(service, &body).await,
-            Verb::Prioritize => verbs::prioritize(service, &body).await,
-            Verb::Bind => verbs::bind(service, &body).await,
-            _ => verbs::mutate(service, &self.metrics, &body, by).await,
+        let by = tokio::time::Instant::now() + deadline::of_admission(request.uri().query());
+        // A bind sees to its own end: cut off in the middle it would leave something to undo. Admission has words of its
+        // own for what was not decided in time.
+        let within = match verb {
+            Verb::Bind | Verb::Mutate => None,
+            _ => Some(self.limits.decide),
+        };
+        let work = async {
+            let body = body::read(request.into_body(), door.body, self.limits.body, &door.bodies)
+                .await
+                .map_err(|e| self.unread(e, door.body))?;
+            let service = &*self.service;
+            match verb {
+                Verb::Filter => verbs::filter(service, &body).await,
+                Verb::Prioritize => verbs::prioritize(service, &body).await,
+                Verb::Bind => verbs::bind(service, &body).await,
+                _ => verbs::mutate(service, &self.metrics, &body, by).await,
+            }
+        };
+        let Some(within) = within else { return work.await };
+        tokio::time::timeout(within, work).await.unwrap_or_else(|_| {
+            let words = format!("no answer within the {} ms there were for it", within.as_millis());
+            Err(rejected(StatusCode::SERVICE_UNAVAILABLE, Outcome::Timeout, words))
+        })
+    }
+
+    fn unread(&self, error: BodyError, limit: usize) -> Rejected {
+        match error {
+            BodyError::TooLarge => rejected(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                Outcome::TooLarge,
+                format!("the body is larger than the {limit} bytes this path takes"),
+            ),
+            BodyError::TooSlow => rejected(
+                StatusCode::REQUEST_TIMEOUT,
+                Outcome::Timeout,
+                format!("the body did not arrive within {} s", self.limits.body.as_secs()),
+            ),
+            BodyError::NoRoom => rejected(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Outcome::Shed,
+                "no room for the body now: try again",
+            ),
+            BodyError::Broken(why) => rejected(
+                StatusCode::BAD_REQUEST,
+                Outcome::BadRequest,
+                format!("the body broke off: {why}"),
+            ),
         }
     }
 }
@@ -199,13 +238,38 @@ fn verb_of(path: &str) -> Verb {
     }
 }
 
-fn may_call(client: &Client) -> Result<(), Rejected> {
-    let words = match client {
-        Client::Anyone | Client::Known => return Ok(()),
-        Client::Missing => "the extender wants a client certificate of its client CA: set tlsConfig.certFile and keyFile of the extender in kube-scheduler's configuration".to_owned(),
-        Client::Stranger(name) => format!("the client certificate of {name:?} may not call the extender: its name is not among those allowed"),
+fn may_call(pass: &Pass, door: &str) -> Result<(), Rejected> {
+    let words = match pass {
+        Pass::Open | Pass::Known => return Ok(()),
+        Pass::Missing => format!(
+            "{door} wants a client certificate of its client CA: tlsConfig.certFile and keyFile of the extender in \
+             kube-scheduler's configuration, or the kubeconfig of kube-apiserver's AdmissionConfiguration"
+        ),
+        Pass::Stranger(name) => {
+            format!("the client certificate of {name:?} may not call {door}: its name is not among those allowed")
+        }
     };
     Err(rejected(StatusCode::FORBIDDEN, Outcome::Forbidden, words))
+}
+
+/// Callers of ours say that they send JSON. One that says something else is not one of them: a browser, say, which
+/// sends forms across sites without asking.
+fn is_json(headers: &http::HeaderMap) -> Result<(), Rejected> {
+    let Some(given) = headers.get(CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let kind = given
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let words = "this path takes application/json";
+    Err(rejected(StatusCode::UNSUPPORTED_MEDIA_TYPE, Outcome::BadRequest, words))
 }
 
 /// Counts the request when it ends, however it ends.

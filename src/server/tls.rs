@@ -42,8 +42,10 @@ pub struct TlsOptions {
     pub key: Material,
     /// Who may sign clients of the extender routes. None: every client may call them.
     pub client_ca: Option<Material>,
-    /// Common or DNS names of which a client's certificate must carry one; empty: any.
+    /// Common or DNS names of which the certificate of an extender's client must carry one; empty: any.
     pub client_names: Vec<String>,
+    /// The same for clients of admission; empty: none is asked for.
+    pub admission_names: Vec<String>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -161,33 +163,59 @@ impl Tls {
     /// What the certificate of a connection's client allows.
     pub(super) fn client(&self, current: &Current, certificates: Option<&[CertificateDer<'_>]>) -> Client {
         if !current.demands_client {
-            return Client::Anyone;
+            return Client {
+                extender: Pass::Open,
+                admission: Pass::Open,
+            };
         }
-        let Some(leaf) = certificates.and_then(<[_]>::first) else {
-            return Client::Missing;
+        let names = certificates
+            .and_then(<[_]>::first)
+            .map(|leaf| Facts::of(leaf).map(|f| f.names).unwrap_or_default());
+        let admission = match &*self.options.admission_names {
+            [] => Pass::Open,
+            allowed => Pass::of(names.as_deref(), allowed),
         };
-        if self.options.client_names.is_empty() {
-            return Client::Known;
-        }
-        let names = Facts::of(leaf).map(|f| f.names).unwrap_or_default();
-        if names.iter().any(|n| self.options.client_names.contains(n)) {
-            Client::Known
-        } else {
-            Client::Stranger(names.into_iter().next().unwrap_or_default())
+        Client {
+            extender: Pass::of(names.as_deref(), &self.options.client_names),
+            admission,
         }
     }
 }
 
-/// Who is at the other end of a connection, as far as the extender routes ask.
+/// Who is at the other end of a connection, as far as routes ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Client {
-    /// No client CA is configured.
-    Anyone,
+pub(super) struct Client {
+    pub(super) extender: Pass,
+    pub(super) admission: Pass,
+}
+
+impl Client {
+    /// A certificate of the client CA opened some door.
+    pub(super) fn is_known(&self) -> bool {
+        self.extender == Pass::Known || self.admission == Pass::Known
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// Everybody may: no client CA is configured, or no name for this door.
+    Open,
     /// A certificate of the client CA, with a name that may call us.
     Known,
     Missing,
     /// A certificate of the client CA, but of someone else.
     Stranger(String),
+}
+
+impl Pass {
+    /// By the names of a certificate of the client CA, if there was one; no allowed names: any will do.
+    fn of(names: Option<&[String]>, allowed: &[String]) -> Self {
+        match names {
+            None => Self::Missing,
+            Some(names) if allowed.is_empty() || names.iter().any(|n| allowed.contains(n)) => Self::Known,
+            Some(names) => Self::Stranger(names.first().cloned().unwrap_or_default()),
+        }
+    }
 }
 
 fn read(options: &TlsOptions) -> anyhow::Result<Contents> {

@@ -186,7 +186,8 @@ impl Cluster {
                 .arg("--tls-key")
                 .arg(certificates.join("tls.key"))
                 .arg("--client-ca")
-                .arg(certificates.join("ca.crt")),
+                .arg(certificates.join("ca.crt"))
+                .args(callers()?),
             Certificates::Kept(lifetimes) => command
                 .args(["--tls-secret", "wattlane-system/wattlane-certs"])
                 .args(["--tls-client-secret", "wattlane-system/wattlane-scheduler-client"])
@@ -331,11 +332,33 @@ impl Cluster {
         self.plane.kubeconfig(User::Wattlane)
     }
 
-    fn certificates(&self) -> PathBuf {
+    pub(crate) fn plane(&self) -> &Plane {
+        &self.plane
+    }
+
+    /// The port of extender and admission.
+    pub(crate) fn port(&self) -> u16 {
+        self.listen
+    }
+
+    pub(crate) fn certificates(&self) -> PathBuf {
         self.plane.dir().join("certificates")
     }
 
     fn policy(&self) -> PathBuf {
         self.plane.dir().join("policy.yaml")
     }
+}
+
+/// Whom the manifest lets call.
+fn callers() -> Result<Vec<String>> {
+    let patch = manifest("../mounted/deployment.yaml")?;
+    let added = patch.iter().filter_map(Value::as_array).flatten();
+    let names: Vec<String> = added
+        .filter_map(|op| op["value"].as_str())
+        .filter(|a| a.contains("client-name"))
+        .map(str::to_owned)
+        .collect();
+    ensure!(!names.is_empty(), "manifests/mounted names no caller of the extender");
+    Ok(names)
 }

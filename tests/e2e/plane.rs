@@ -80,7 +80,8 @@ impl Plane {
         users::write(self.dir.path(), api)?;
         let bind = "--bind-address=127.0.0.1";
         let dir = self.dir.path().display().to_string();
-        let admin = self.kubeconfig(User::Admin).display().to_string();
+        let [scheduling, controlling] =
+            [User::Scheduler, User::Controllers].map(|user| self.kubeconfig(user).display().to_string());
 
         self.spawn(
             "etcd",
@@ -117,9 +118,11 @@ impl Plane {
         self.spawn(
             "kube-controller-manager",
             &[
-                &format!("--kubeconfig={admin}"),
-                &format!("--authentication-kubeconfig={admin}"),
-                &format!("--authorization-kubeconfig={admin}"),
+                &format!("--kubeconfig={controlling}"),
+                &format!("--authentication-kubeconfig={controlling}"),
+                &format!("--authorization-kubeconfig={controlling}"),
+                // Each controller as its own ServiceAccount, as kubeadm and the hosted clusters have it.
+                "--use-service-account-credentials=true",
                 "--leader-elect=false",
                 &format!("--secure-port={controllers}"),
                 bind,
@@ -138,10 +141,10 @@ impl Plane {
                 "apiVersion": "kubescheduler.config.k8s.io/v1",
                 "kind": "KubeSchedulerConfiguration",
                 "leaderElection": {"leaderElect": false},
-                "clientConnection": {"kubeconfig": admin, "qps": 1000, "burst": 2000},
+                "clientConnection": {"kubeconfig": scheduling, "qps": 1000, "burst": 2000},
             }),
         )?;
-        self.scheduler("kube-scheduler", User::Admin, &config, scheduler)?;
+        self.scheduler("kube-scheduler", User::Scheduler, &config, scheduler)?;
         self.healthy(&format!("https://127.0.0.1:{controllers}/healthz"))
             .await?;
         self.healthy(&format!("https://127.0.0.1:{scheduler}/readyz")).await

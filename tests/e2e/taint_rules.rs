@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, NAMESPACE, run_with};
 use crate::objects::{self, DRIVER, SERVER};
 use crate::refusal::refused;
 
-const FLAGS: [&str; 2] = [
+pub(crate) const FLAGS: [&str; 2] = [
     "--feature-gates=DRADeviceTaints=true,DRADeviceTaintRules=true",
     "--runtime-config=resource.k8s.io/v1beta2=true",
 ];

@@ -13,16 +13,31 @@ pub(crate) enum User {
     /// The ServiceAccounts of manifests/base: RBAC is tested because these have nothing but those roles.
     Wattlane,
     WattlaneScheduler,
+    /// Kubernetes' own, with the roles that every cluster gives them.
+    Scheduler,
+    Controllers,
+    /// Somebody with no role but what a test gives.
+    Tenant,
 }
 
 impl User {
-    const ALL: [User; 3] = [User::Admin, User::Wattlane, User::WattlaneScheduler];
+    const ALL: [User; 6] = [
+        User::Admin,
+        User::Wattlane,
+        User::WattlaneScheduler,
+        User::Scheduler,
+        User::Controllers,
+        User::Tenant,
+    ];
 
     fn token(self) -> &'static str {
         match self {
             Self::Admin => "admin",
             Self::Wattlane => "wattlane",
             Self::WattlaneScheduler => "wattlane-scheduler",
+            Self::Scheduler => "kube-scheduler",
+            Self::Controllers => "kube-controller-manager",
+            Self::Tenant => "tenant",
         }
     }
 
@@ -31,6 +46,8 @@ impl User {
         let token = self.token();
         match self {
             Self::Admin => format!("{token},admin,admin,\"system:masters\"\n"),
+            Self::Tenant => format!("{token},{token},{token}\n"),
+            Self::Scheduler | Self::Controllers => format!("{token},system:{token},{token}\n"),
             _ => format!("{token},system:serviceaccount:wattlane-system:{token},{token}\n"),
         }
     }

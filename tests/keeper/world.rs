@@ -35,6 +35,7 @@ fn replica(store: &Arc<Store>, clock: &Arc<AtomicI64>, metrics: &Arc<Metrics>, j
         key: Material::Text(made.pair.key),
         client_ca: Some(Material::Text(made.ca_cert)),
         client_names: vec![],
+        admission_names: vec![],
     };
     let settings = Settings {
         secret: NamespacedName::new("ns", "certs"),

@@ -14,7 +14,7 @@ use wattlane::admission::{Skip, Swept};
 use wattlane::audit;
 use wattlane::cluster::WatchStatus as _;
 use wattlane::index::Kind;
-use wattlane::metrics::{Admitted, Bound, Metrics, Outcome, Readiness, Verb};
+use wattlane::metrics::{Admitted, Bound, Metrics, Outcome, Port, Readiness, Verb};
 use wattlane::model::Reason;
 use wattlane::server::admin;
 
@@ -170,6 +170,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("wattlane_build_info", &["version"]),
     ("wattlane_cache_age_seconds", &[]),
     ("wattlane_connections", &[]),
+    ("wattlane_connections_shed_total", &["port"]),
     ("wattlane_connections_total", &[]),
     ("wattlane_given_back_total", &["outcome"]),
     ("wattlane_holds", &[]),
@@ -244,6 +245,12 @@ pub(crate) fn judge(page: &Page) {
         "wattlane_admission_skips_total",
         "reason",
         Skip::ALL.map(Skip::as_str),
+    );
+    closed(
+        page,
+        "wattlane_connections_shed_total",
+        "port",
+        Port::ALL.map(Port::as_str),
     );
     closed(page, "wattlane_tls_reloads_total", "outcome", ["taken", "refused"]);
     closed(page, "wattlane_leader_changes_total", "change", ["gained", "lost"]);

@@ -13,6 +13,10 @@ const REVIEW: &str =
 
 /// The server, and the CA of its clients, which is not its own.
 async fn guarded(names: &[&str]) -> (Running, Authority) {
+    guarded_both(names, &[]).await
+}
+
+async fn guarded_both(names: &[&str], admission: &[&str]) -> (Running, Authority) {
     let (authority, clients) = (Authority::new().expect("a CA"), Authority::new().expect("a CA"));
     let pair = serving_pair(&authority);
     let options = TlsOptions {
@@ -20,6 +24,7 @@ async fn guarded(names: &[&str]) -> (Running, Authority) {
         key: Material::Text(pair.key),
         client_ca: Some(Material::Text(clients.pair().cert.clone())),
         client_names: names.iter().map(|n| (*n).to_owned()).collect(),
+        admission_names: admission.iter().map(|n| (*n).to_owned()).collect(),
     };
     let tls = Arc::new(Tls::load(options).expect("loads"));
     (start_with(Limits::default(), authority, tls).await, clients)
@@ -71,14 +76,50 @@ async fn without_names_any_certificate_of_the_ca_may() {
     );
 }
 
+/// A client certificate of the CA as it should be, but for its time, which is over, or for who signed it.
+fn forged(clients: &Authority, over: bool, own_key: bool) -> Pair {
+    use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+    let ca_key = match own_key {
+        true => KeyPair::generate().expect("a key"),
+        false => KeyPair::from_pem(&clients.pair().key).expect("the CA's key"),
+    };
+    let issuer = Issuer::from_ca_cert_pem(&clients.pair().cert, ca_key).expect("the CA");
+    let mut params = CertificateParams::new(vec!["kube-scheduler".to_owned()]).expect("a name");
+    params.distinguished_name.push(DnType::CommonName, "kube-scheduler");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    if over {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    }
+    let key = KeyPair::generate().expect("a key");
+    Pair {
+        cert: params.signed_by(&key, &issuer).expect("signs").pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+fn expired(clients: &Authority) -> Pair {
+    forged(clients, true, false)
+}
+
+fn impostor(clients: &Authority) -> Pair {
+    forged(clients, false, true)
+}
+
 #[tokio::test]
-async fn a_certificate_of_another_ca_or_purpose_fails_the_handshake() {
+async fn a_certificate_of_another_ca_purpose_or_time_fails_the_handshake() {
     let (server, clients) = guarded(&[]).await;
+    // What the others differ from.
+    let peer = with(&server, Some(forged(&clients, false, false)));
+    assert_eq!(peer.post(Http::Two, FILTER, args("p", &["ok"])).await.status, 200);
     let other = Authority::new().expect("a CA");
     let strangers = [
         other.client("kube-scheduler", 1).expect("signs"),
         // Signed by the right CA, but for serving: whoever serves is not thereby the scheduler.
         clients.serving(&["kube-scheduler".into()], 1).expect("signs"),
+        // Ours to make, the CA's name, and the CA's key not in it.
+        impostor(&clients),
+        expired(&clients),
     ];
     let mut failures = 0.0;
     for stranger in strangers {
@@ -97,5 +138,25 @@ async fn a_certificate_of_another_ca_or_purpose_fails_the_handshake() {
             .await;
         }
     }
-    assert_eq!(server.requests("filter", "ok"), 0.0);
+    assert_eq!(server.requests("filter", "ok"), 1.0);
+}
+
+#[tokio::test]
+async fn admission_asks_for_a_name_of_its_own_where_it_is_told_to() {
+    let (server, clients) = guarded_both(&["kube-scheduler"], &["kube-apiserver"]).await;
+    let client = |name: &str| Some(clients.client(name, 1).expect("signs"));
+    for http in BOTH {
+        for (client, filter, mutate) in [
+            (None, 403, 403),
+            (client("kube-scheduler"), 200, 403),
+            (client("kube-apiserver"), 403, 200),
+        ] {
+            let peer = with(&server, client);
+            let answer = peer.post(http, FILTER, args("p", &["ok"])).await;
+            assert_eq!(answer.status.as_u16(), filter, "{http:?} {}", answer.text());
+            let answer = peer.post(http, "/admission/mutate", REVIEW).await;
+            assert_eq!(answer.status.as_u16(), mutate, "{http:?} {}", answer.text());
+        }
+    }
+    assert_eq!(server.requests("mutate", "forbidden"), 4.0);
 }

@@ -18,7 +18,7 @@ const FILTER: &str = "/extender/filter";
 const SOON: Duration = Duration::from_millis(100);
 
 /// Chunks without a length told before, and then, if it is to stall, nothing.
-fn chunks(chunk: usize, count: usize, stall: bool) -> Body {
+pub(crate) fn chunks(chunk: usize, count: usize, stall: bool) -> Body {
     let sent = futures::stream::repeat_with(move || Ok(Frame::data(Bytes::from(vec![b' '; chunk])))).take(count);
     let rest = futures::stream::unfold((), move |()| async move {
         if stall {
@@ -225,6 +225,24 @@ async fn a_panic_fails_its_request_only() {
         assert_eq!(no_hang(other).await.expect("no panic").status, 200);
     }
     assert_eq!(server.requests("filter", "panic"), 2.0);
+    let review = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE",
+        "resource":{"group":"","version":"v1","resource":"pods"},"name":"please-panic","object":{}}}"#;
+    let bind = r#"{"PodName":"please-panic","PodNamespace":"ns","PodUID":"u","Node":"ok"}"#;
+    let named = args("please-panic", &["ok"]);
+    for (verb, path, body) in [
+        ("bind", "/extender/bind", bind),
+        ("mutate", "/admission/mutate", review),
+        ("prioritize", "/extender/prioritize", &named),
+    ] {
+        for http in BOTH {
+            assert_eq!(
+                server.peer().post(http, path, body.to_owned()).await.status,
+                500,
+                "{verb}"
+            );
+        }
+        assert_eq!(server.requests(verb, "panic"), 2.0, "{verb}");
+    }
     works(&server).await;
 }
 

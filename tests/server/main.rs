@@ -1,8 +1,10 @@
 //! The server over real TLS on loopback: first in front of a fake service, then with the real decisions behind it.
 
+mod abuse;
 mod admin;
 mod callers;
 mod drain;
+mod fairness;
 mod fake;
 mod garbage;
 mod holds;

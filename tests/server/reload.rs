@@ -26,6 +26,7 @@ fn from_files(dir: &Path) -> TlsOptions {
         key: Material::File(dir.join("tls.key")),
         client_ca: None,
         client_names: vec![],
+        admission_names: vec![],
     }
 }
 
@@ -190,6 +191,7 @@ fn what_cannot_be_served_is_said_at_the_start() {
         key: Material::Text(key.into()),
         client_ca: ca.map(|c| Material::Text(c.into())),
         client_names: vec![],
+        admission_names: vec![],
     };
     for (options, word) in [
         (text("", &pair.key, None), "no certificate"),

@@ -63,6 +63,7 @@ pub(crate) async fn start(limits: Limits) -> Running {
         key: Material::Text(pair.key),
         client_ca: None,
         client_names: vec![],
+        admission_names: vec![],
     };
     let tls = Arc::new(Tls::load(options).expect("loads"));
     start_with(limits, authority, tls).await
@@ -196,9 +197,11 @@ impl Peer {
 
 impl Conn {
     pub(crate) async fn send(&mut self, method: Method, path: &str, body: Body) -> anyhow::Result<Answer> {
-        let request = Request::builder()
-            .method(method)
-            .header("content-type", "application/json");
+        self.typed(method, path, "application/json", body).await
+    }
+
+    pub(crate) async fn typed(&mut self, method: Method, path: &str, kind: &str, body: Body) -> anyhow::Result<Answer> {
+        let request = Request::builder().method(method).header("content-type", kind);
         let exchange = async {
             let response = match self {
                 Self::One(send) => {
