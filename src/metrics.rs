@@ -13,10 +13,10 @@ use prometheus::{
     TextEncoder,
 };
 
-use crate::index::Kind;
+use crate::index::{HoldEnd, Kind};
 use crate::model::Reason;
 
-pub use labels::{Admitted, Bound, Outcome, Verb};
+pub use labels::{Admitted, Bound, GivenBack, Outcome, Verb};
 pub use readiness::{Readiness, Unready};
 
 type Sampler = Box<dyn Fn(&Metrics) + Send>;
@@ -41,6 +41,9 @@ pub struct Metrics {
     watch_undecodable: IntCounterVec,
     watch_alive: IntGaugeVec,
     pub reservations: IntGauge,
+    pub holds: IntGauge,
+    holds_ended: IntCounterVec,
+    given_back: IntCounterVec,
     pub refused_pods: IntGauge,
     pub pokes: IntCounter,
     tls_reloads: IntCounterVec,
@@ -159,6 +162,23 @@ impl Metrics {
                 "wattlane_reservations",
                 "Reservations held: taken before an API write, not confirmed by the watch yet.",
             )?,
+            holds: gauge(
+                r,
+                "wattlane_holds",
+                "Devices held for pods that were sent to a node and not bound yet: holds.",
+            )?,
+            holds_ended: counters(
+                r,
+                "wattlane_holds_ended_total",
+                "Holds by how they ended.",
+                &["outcome"],
+            )?,
+            given_back: counters(
+                r,
+                "wattlane_given_back_total",
+                "Pods that fit nowhere and hold devices on a node they were never bound to, by what became of these.",
+                &["outcome"],
+            )?,
             refused_pods: gauge(r, "wattlane_refused_pods", "Refused pods that wait to be poked.")?,
             pokes: counter(
                 r,
@@ -238,6 +258,12 @@ impl Metrics {
             self.watch_undecodable.with_label_values(&[kind.as_str()]);
             self.watch_alive.with_label_values(&[kind.as_str()]);
         }
+        for end in HoldEnd::ALL {
+            self.holds_ended.with_label_values(&[end.as_str()]);
+        }
+        for given in GivenBack::ALL {
+            self.given_back.with_label_values(&[given.as_str()]);
+        }
         for outcome in ["taken", "refused"] {
             self.tls_reloads.with_label_values(&[outcome]);
         }
@@ -273,6 +299,16 @@ impl Metrics {
 
     pub fn bind(&self, outcome: Bound) {
         self.binds.with_label_values(&[outcome.as_str()]).inc();
+    }
+
+    /// Holds that ended so since the start.
+    pub fn holds_ended(&self, how: HoldEnd, count: u64) {
+        let counter = self.holds_ended.with_label_values(&[how.as_str()]);
+        counter.inc_by(count.saturating_sub(counter.get()));
+    }
+
+    pub fn given_back(&self, outcome: GivenBack) {
+        self.given_back.with_label_values(&[outcome.as_str()]).inc();
     }
 
     pub fn admission(&self, outcome: Admitted) {

@@ -4,17 +4,21 @@
 //! working copy and publishes clones. No reader ever needs a lock.
 
 mod boards;
+mod hold;
 mod mask;
 mod pool;
 mod power;
 mod shard;
+mod usage;
 mod wiring;
 
 pub use boards::{Boards, Draw};
+pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
 pub use shard::ShardMap;
+pub use usage::DeviceUse;
 pub use wiring::Wiring;
 
 use std::cmp::Reverse;
@@ -57,6 +61,8 @@ pub struct Snapshot {
     /// Names of the RuntimeClasses.
     pub runtime_classes: ShardMap<Name, ()>,
     pub power: Power,
+    /// Devices kept for pods that are being placed, by each claim they are for.
+    pub holds: ShardMap<NamespacedName, Arc<Hold>>,
 }
 
 impl Snapshot {

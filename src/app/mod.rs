@@ -96,6 +96,10 @@ impl Core {
             let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
             metrics.reservations.set(gauge(stats.reservations()));
             metrics.refused_pods.set(gauge(stats.waiting()));
+            metrics.holds.set(gauge(stats.holds()));
+            stats
+                .ended_holds()
+                .for_each(|(how, count)| metrics.holds_ended(how, count));
         });
         let patience = if ages { ADMISSION_PATIENCE } else { Duration::ZERO };
         let admitter = Admitter::new(cluster.clone(), reader.clone(), policy.clone()).with_patience(patience);
@@ -164,6 +168,7 @@ impl Core {
 fn fits(selectors: Arc<Selectors>, policy: Arc<ArcSwap<Policy>>) -> Arc<Fits> {
     Arc::new(move |snapshot, pod| {
         let rules = policy.load().rules();
+        let snapshot = &*snapshot.as_seen_by(pod);
         let context = Context {
             snapshot,
             selectors: &selectors,

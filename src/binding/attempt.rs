@@ -116,8 +116,8 @@ impl<'a> Attempt<'a> {
 
     async fn round(&self, pod: &Pod) -> Result<Round, BindError> {
         let snapshot = self.shared.reader.load();
-        let placed = match (self.shared.planner)(&snapshot, &self.shared.selectors, self.rules, pod, &self.request.node)
-        {
+        let seen = snapshot.as_seen_by(pod);
+        let placed = match (self.shared.planner)(&seen, &self.shared.selectors, self.rules, pod, &self.request.node) {
             Ok(placed) => placed,
             // The cache may be a moment behind the scheduler's.
             Err(no) if matches!(no.reason, Reason::ClaimMissing | Reason::UnknownNode) => {
@@ -133,6 +133,7 @@ impl<'a> Attempt<'a> {
                 return Ok(Round::Again(BindError::new(BindFailure::Conflict, conflict)));
             }
         };
+        drop(seen);
         drop(snapshot);
         // The index may have kept us waiting.
         if Instant::now() >= self.deadline {

@@ -10,6 +10,7 @@
 mod attempt;
 mod conditions;
 mod flights;
+mod give_back;
 mod outcome;
 mod settle;
 #[cfg(test)]
@@ -23,16 +24,18 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
+pub use give_back::{GiveBack, is_pinned};
 pub use outcome::{BindError, BindFailure, BindOutcome};
 
 use self::attempt::Attempt;
 use self::flights::Flights;
+use self::give_back::Returns;
 use crate::cluster::Cluster;
 use crate::model::{Name, NamespacedName, Pod, Reason, Refusal};
 use crate::placement::{self, ClaimPlacement, Context, Demand, Rules};
 use crate::publish::{IndexHandle, Reader};
 use crate::selector::Selectors;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{HoldId, Snapshot};
 
 /// A bind that waits for another of its pod gives up this much before the deadline, so that the caller hears why.
 const BUSY_EARLIER: Duration = Duration::from_millis(100);
@@ -101,6 +104,9 @@ struct Shared {
     cluster: Arc<dyn Cluster>,
     limits: Limits,
     flights: Arc<Flights>,
+    returns: Arc<Returns>,
+    /// What was written before is not ours.
+    started: Instant,
     /// Binds under way, those whose caller has gone included.
     running: watch::Sender<usize>,
 }
@@ -133,6 +139,8 @@ impl Binder {
                 cluster,
                 limits,
                 flights: Arc::default(),
+                returns: Arc::default(),
+                started: Instant::now(),
                 running: watch::Sender::new(0),
             }),
         }
@@ -207,11 +215,26 @@ async fn run(
         ));
     };
     let result = Attempt::new(&shared, &rules, &request, deadline).run(waited).await;
+    // Another try begins with another filter.
+    if result.is_err()
+        && let Some(held) = shared.held_for(&request)
+    {
+        shared.index.drop_hold(held).await;
+    }
     match &result {
         Ok(outcome) => tracing::info!(outcome = outcome.as_str(), "bound"),
         Err(e) => tracing::warn!(kind = e.kind.as_str(), error = %e.message, "not bound"),
     }
     result
+}
+
+impl Shared {
+    /// What is held for the pod. That a newer try of the same pod took it is not seen; it does without.
+    fn held_for(&self, request: &BindRequest) -> Option<HoldId> {
+        let snapshot = self.reader.load();
+        let pod = snapshot.pods.get(&request.pod).filter(|p| p.uid == request.uid)?;
+        snapshot.hold_of(pod)
+    }
 }
 
 /// Counts a bind for as long as it lives.

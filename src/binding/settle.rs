@@ -139,6 +139,17 @@ impl Writes<'_> {
 
     /// POSTs the Binding until it is known whether the pod is bound.
     pub(super) async fn bind(&self) -> BoundTo {
+        let (returns, in_flight) = (&self.shared.returns, self.shared.limits.in_flight);
+        returns.sending(&self.consumer.uid, self.give_up() + in_flight);
+        let end = self.bind_until_known().await;
+        match end {
+            BoundTo::Unsettled(_) => returns.sending(&self.consumer.uid, Instant::now() + in_flight),
+            _ => returns.settled(&self.consumer.uid),
+        }
+        end
+    }
+
+    async fn bind_until_known(&self) -> BoundTo {
         let mut unanswered = None;
         let mut pause = Pause::new();
         loop {
@@ -193,7 +204,7 @@ impl Writes<'_> {
         futures::future::join_all(undone).await.into_iter().all(|clean| clean)
     }
 
-    async fn unreserve(&self, claim: &Claim, deallocate: bool) -> bool {
+    pub(super) async fn unreserve(&self, claim: &Claim, deallocate: bool) -> bool {
         let until = Instant::now() + self.shared.limits.settle;
         let mut pause = Pause::new();
         loop {

@@ -1,4 +1,4 @@
-//! Who holds which device: claims by their allocation, reservations until the allocation shows.
+//! Who holds which device: claims by their allocation, reservations until the allocation shows, holds until the bind.
 //!
 //! Kept by pool and holder, not by device, and whether or not the device is published at the moment: an
 //! allocation that names a device which went away counts again when it comes back. Because a holder's
@@ -6,25 +6,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::{Key, PoolKey, ReservationId};
-use crate::model::{DeviceResult, Name, QualifiedName, Quantity};
+use super::{HoldId, Key, PoolKey, ReservationId};
+use crate::model::{DeviceResult, QualifiedName};
+pub(super) use crate::snapshot::DeviceUse as Use;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Holder {
     Claim(Key),
     /// One claim of a reservation.
     Reservation(ReservationId, Key),
-}
-
-/// What is held of one device.
-#[derive(Debug)]
-pub(super) struct Use {
-    pub(super) device: Name,
-    /// A share of a device that allows several; None: the whole device.
-    pub(super) share: Option<Name>,
-    /// Names with their domain: of two spellings of one capacity both count against it. The in-tree allocator counts
-    /// only the one of the slice, and gives again what is held under the other.
-    pub(super) consumed: Vec<(QualifiedName, Quantity)>,
+    /// One claim of a hold. Last, so that whoever counts meets the others first.
+    Hold(HoldId, Key),
 }
 
 impl Use {
@@ -89,7 +81,16 @@ impl Ledger {
     }
 
     /// In the order of the holders, so that sums come out the same however the entries came in.
-    pub(super) fn uses(&self, pool: &PoolKey) -> impl Iterator<Item = &Use> {
-        self.pools.get(pool).into_iter().flat_map(|h| h.values()).flatten()
+    pub(super) fn uses(&self, pool: &PoolKey) -> impl Iterator<Item = (&Holder, &Vec<Use>)> {
+        self.pools.get(pool).into_iter().flatten()
+    }
+
+    /// The holds that take something of the pool.
+    pub(super) fn holds(&self, pool: &PoolKey) -> impl Iterator<Item = HoldId> {
+        let last_first = self.pools.get(pool).into_iter().flat_map(|h| h.keys().rev());
+        last_first.map_while(|holder| match holder {
+            Holder::Hold(id, _) => Some(*id),
+            _ => None,
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! A change marks what it touches (a claim the pools it names, a node its local pools); `settle` looks at
 //! the marked and nothing else, once for a whole batch.
 
+mod hold;
 mod ledger;
 mod objects;
 mod pools;
@@ -14,6 +15,8 @@ mod usage;
 mod wiring;
 
 pub use crate::convert::{Key, Kind, Object};
+pub use crate::snapshot::HoldId;
+pub use hold::HoldEnd;
 pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -64,6 +67,7 @@ pub struct Index {
     ledger: ledger::Ledger,
     domains: power::Domains,
     reservations: reserve::Reservations,
+    holds: hold::Holds,
     shapes: wiring::Shapes,
     free_nodes: Vec<NodeIx>,
     free_pools: Vec<PoolIx>,
@@ -77,6 +81,8 @@ pub struct Index {
     stale_nodes: BTreeSet<Name>,
     /// To have their part in the power domains counted again.
     stale_power: BTreeSet<PoolKey>,
+    /// To be published again.
+    stale_holds: BTreeSet<HoldId>,
 }
 
 impl Index {
@@ -94,6 +100,7 @@ impl Index {
             ledger: ledger::Ledger::default(),
             domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
+            holds: hold::Holds::default(),
             shapes: wiring::Shapes::default(),
             free_nodes: vec![],
             free_pools: vec![],
@@ -102,6 +109,7 @@ impl Index {
             stale_states: BTreeSet::new(),
             stale_nodes: BTreeSet::new(),
             stale_power: BTreeSet::new(),
+            stale_holds: BTreeSet::new(),
         };
         index.reset_domains();
         index

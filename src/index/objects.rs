@@ -75,6 +75,7 @@ impl Index {
             let name = pod?.annotation("wattlane.dev/group")?;
             Some(NamespacedName::new(key.namespace.clone(), name))
         };
+        self.hold_of_pod(key, pod.as_ref());
         let (pods, groups) = (&mut self.snapshot.pods, &mut self.snapshot.groups);
         let (old, new) = (group(pods.get(key).map(|p| &**p)), group(pod.as_ref()));
         if old != new {
@@ -236,6 +237,7 @@ impl Index {
         // A pod that was refused because a device failed can try again.
         self.loosened |= old.as_ref().is_some_and(|old| old.conditions != claim.conditions);
         self.confirm(&key, Some(&claim));
+        self.hold_of_claim(&key, Some(&claim));
         self.snapshot.claims.insert(key, Arc::new(claim));
         self.changed = true;
     }
@@ -246,6 +248,7 @@ impl Index {
         };
         self.recount(key, Some(&old), None);
         self.confirm(key, None);
+        self.hold_of_claim(key, None);
         self.changed = true;
     }
 

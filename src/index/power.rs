@@ -10,9 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Index, NodeIx, PoolKey, Reservation, settle};
+use super::ledger::Holder;
+use super::{HoldId, Index, NodeIx, PoolKey, Reservation, settle};
 use crate::model::{Budget, Name, NodeScope};
-use crate::snapshot::{DomainIx, Draw, NodeEntry, Pool, Use};
+use crate::snapshot::{Domain, DomainIx, Draw, NodeEntry, Pool, Use};
 
 #[derive(Default)]
 pub(super) struct Domains {
@@ -53,6 +54,8 @@ struct Part {
     cards: BTreeSet<Name>,
     watts: BTreeMap<DomainIx, u64>,
     unknown: Vec<(DomainIx, Name)>,
+    /// Cards that a hold alone has something of: what they draw, and where.
+    of_holds: BTreeMap<Name, (HoldId, u64, Vec<DomainIx>)>,
 }
 
 impl Domains {
@@ -154,7 +157,8 @@ impl Index {
 
     pub(super) fn settle_power(&mut self, key: &PoolKey) {
         let old = self.domains.parts.remove(key).unwrap_or_default();
-        let new = self.part(key, &old.held);
+        let new = self.part(key, &old.held, &BTreeSet::new());
+        self.stale_holds.extend(self.ledger.holds(key));
         self.settle_wide(key);
         if old.watts != new.watts || old.unknown != new.unknown {
             self.move_use(&old, &new);
@@ -204,12 +208,38 @@ impl Index {
         self.changed = true;
     }
 
-    fn part(&self, key: &PoolKey, before: &BTreeMap<Name, Held>) -> Part {
+    /// Without these holds.
+    fn part(&self, key: &PoolKey, before: &BTreeMap<Name, Held>, lifted: &BTreeSet<HoldId>) -> Part {
         let mut part = Part::default();
-        for used in self.ledger.uses(key) {
-            self.count(key, &used.device, before, &mut part);
+        for (holder, uses) in self.ledger.uses(key) {
+            let hold = match holder {
+                Holder::Hold(id, _) if lifted.contains(id) => continue,
+                Holder::Hold(id, _) => Some(*id),
+                _ => None,
+            };
+            for used in uses {
+                let counted = self.count(key, &used.device, before, &mut part);
+                let Some(id) = hold else { continue };
+                let Some(card) = part.held.get(&used.device).map(|held| held.card.clone()) else {
+                    continue;
+                };
+                if let Some((Draw::Watts(watts), domains)) = counted {
+                    part.of_holds.insert(card, (id, watts.into(), domains));
+                } else if part.of_holds.get(&card).is_some_and(|(first, ..)| *first != id) {
+                    part.of_holds.remove(&card);
+                }
+            }
         }
         part
+    }
+
+    /// What domains count of a pool for one hold alone.
+    pub(super) fn drawn_by(&self, key: &PoolKey, hold: HoldId) -> Vec<(DomainIx, u64)> {
+        let part = self.domains.parts.get(key);
+        let cards = part.into_iter().flat_map(|part| part.of_holds.values());
+        let own = cards.filter(|(id, ..)| *id == hold);
+        own.flat_map(|(_, watts, domains)| domains.iter().map(|d| (*d, *watts)))
+            .collect()
     }
 
     /// Adds a held device to the part, and says what that adds to which domains: nothing, where its card counts already.
@@ -313,12 +343,25 @@ impl Index {
         }
     }
 
-    /// Whether every domain can feed what the reservation adds; in words for a log and a bind's error.
-    pub(super) fn affords(&self, reservation: &Reservation) -> Result<(), String> {
+    /// Whether every domain can feed what the reservation adds once these holds are gone; in words for a log and a
+    /// bind's error.
+    pub(super) fn affords(&self, reservation: &Reservation, lifted: &BTreeSet<HoldId>) -> Result<(), String> {
         if self.domains.idle() {
             return Ok(());
         }
         let mut parts: BTreeMap<PoolKey, Part> = BTreeMap::new();
+        let mut relief: BTreeMap<DomainIx, u64> = BTreeMap::new();
+        for key in self.holds.pools(lifted) {
+            let Some(now) = self.domains.parts.get(&key) else {
+                continue;
+            };
+            let bare = self.part(&key, &now.held, lifted);
+            for (ix, watts) in &now.watts {
+                let rest = bare.watts.get(ix).copied().unwrap_or_default();
+                *relief.entry(*ix).or_default() += watts.saturating_sub(rest);
+            }
+            parts.insert(key, bare);
+        }
         let mut added: BTreeMap<DomainIx, u64> = BTreeMap::new();
         let results = reservation.claims.iter().flat_map(|c| &c.results);
         for result in results.filter(|r| !r.admin_access) {
@@ -345,10 +388,16 @@ impl Index {
             }
         }
         for (ix, watts) in added {
-            if let Some(domain) = self.snapshot.power.domain(ix)
-                && watts > domain.left()
-            {
-                return Err(domain.short_of(watts));
+            if let Some(domain) = self.snapshot.power.domain(ix) {
+                let relief = relief.get(&ix).copied().unwrap_or_default();
+                let used = Use {
+                    watts: domain.used.watts.saturating_sub(relief),
+                    unknown: domain.used.unknown.clone(),
+                };
+                let domain = Domain { used: &used, ..domain };
+                if watts > domain.left() {
+                    return Err(domain.short_of(watts));
+                }
             }
         }
         Ok(())

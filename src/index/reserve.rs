@@ -1,9 +1,9 @@
 //! Reservations: devices held for a pod from before the API write until the watch shows the result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ledger::{Holder, Use};
-use super::{Index, Key, PoolKey, usage};
+use super::{HoldEnd, HoldId, Index, Key, PoolKey, usage};
 use crate::model::{Claim, DeviceResult, Name, NamespacedName};
 use crate::snapshot::{PoolHealth, PoolState};
 
@@ -62,16 +62,24 @@ impl Reservations {
 }
 
 impl Index {
-    /// All or nothing; the devices are taken at once, and the next snapshot shows it.
+    /// All or nothing; the devices are taken at once, and the next snapshot shows it. It takes the place of the pod's hold
+    /// in one step; on a conflict the hold stays.
     pub fn reserve(&mut self, reservation: Reservation) -> Result<ReservationId, Conflict> {
         self.settle();
-        let mut scratch: BTreeMap<PoolKey, PoolState> = BTreeMap::new();
-        for (i, wanted) in reservation.claims.iter().enumerate() {
-            self.reservable(wanted, &reservation.claims[..i])
-                .and_then(|()| self.fits(&reservation.node, &wanted.results, &mut scratch))
-                .map_err(|why| Conflict(why.into()))?;
+        let own = self.holds.of_pod(&reservation.pod);
+        // Who reserves a claim is before those who only hold something for it.
+        let of_claims = reservation.claims.iter().filter_map(|c| self.holds.of_claim(&c.claim));
+        let lifted: BTreeSet<HoldId> = own.into_iter().chain(of_claims).collect();
+        self.takeable(&reservation, &lifted)
+            .map_err(|why| Conflict(why.into()))?;
+        for hold in lifted {
+            let how = match Some(hold) == own {
+                true if self.holds.node(hold) == Some(&reservation.node) => HoldEnd::Bound,
+                true => HoldEnd::Replaced,
+                false => HoldEnd::Dropped,
+            };
+            self.end_hold(hold, how);
         }
-        self.affords(&reservation).map_err(|why| Conflict(why.into()))?;
         self.reservations.last += 1;
         let id = ReservationId(self.reservations.last);
         for wanted in &reservation.claims {
@@ -126,6 +134,16 @@ impl Index {
         self.stale_states.extend(touched);
     }
 
+    /// Whether all of it is there to be had if these holds were gone.
+    pub(super) fn takeable(&self, wanted: &Reservation, lifted: &BTreeSet<HoldId>) -> Result<(), String> {
+        let mut scratch: BTreeMap<PoolKey, PoolState> = BTreeMap::new();
+        for (i, claim) in wanted.claims.iter().enumerate() {
+            self.reservable(claim, &wanted.claims[..i])?;
+            self.fits(&wanted.node, &claim.results, lifted, &mut scratch)?;
+        }
+        self.affords(wanted, lifted)
+    }
+
     fn reservable(&self, wanted: &ReservedClaim, before: &[ReservedClaim]) -> Result<(), String> {
         let name = &wanted.claim;
         let Some(claim) = self.snapshot.claims.get(name) else {
@@ -151,6 +169,7 @@ impl Index {
         &self,
         node: &Name,
         results: &[DeviceResult],
+        lifted: &BTreeSet<HoldId>,
         scratch: &mut BTreeMap<PoolKey, PoolState>,
     ) -> Result<(), String> {
         let entry = self.snapshot.node_named(node);
@@ -168,13 +187,13 @@ impl Index {
                 if *seen.map_or(&state.pool.health, |v| v.health(&state.pool)) != PoolHealth::Complete {
                     return Err(format!("device {}: its pool is being updated", result.id));
                 }
-                scratch.insert(key.clone(), PoolState::clone(state));
+                scratch.insert(key.clone(), state.without_holds(lifted).into_owned());
             }
             let Some(state) = scratch.get_mut(&key) else { continue };
             match Use::of(result) {
                 Some(held) => {
                     usage::check(state, &held).map_err(|why| format!("device {} {why}", result.id))?;
-                    usage::add(state, &held);
+                    state.add(&held);
                 }
                 None if !state.pool.by_name.contains_key(&result.id.device) => {
                     return Err(format!("device {} does not exist any more", result.id));

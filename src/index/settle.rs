@@ -1,5 +1,5 @@
 //! Bringing the snapshot up to date with what changed: pools first, then what is taken of them, then
-//! what nodes see of them, then what is drawn of the power domains. Only what was marked is looked at.
+//! what nodes see of them, then what is drawn of the power domains, then holds. Only what was marked is looked at.
 
 use std::sync::Arc;
 
@@ -21,10 +21,14 @@ impl Index {
         while let Some(key) = self.stale_power.pop_first() {
             self.settle_power(&key);
         }
+        while let Some(id) = self.stale_holds.pop_first() {
+            self.settle_hold(id);
+        }
     }
 
     fn settle_pool(&mut self, key: &PoolKey) {
         self.touch_power(key);
+        self.stale_holds.extend(self.ledger.holds(key));
         let Some(record) = self.pools.get(key) else { return };
         if record.slices.is_empty() {
             let ix = record.ix;
@@ -53,7 +57,7 @@ impl Index {
         }
         let old = self.snapshot.pool(ix);
         if old.is_none_or(|old| !pools::same(&old.pool, &fresh)) {
-            self.set_pool(ix, Some(usage::untouched(Arc::new(fresh))));
+            self.set_pool(ix, Some(PoolState::untouched(Arc::new(fresh))));
             self.stale_states.insert(key.clone());
             // What its cards are joined by may be another matter now.
             self.stale_nodes
@@ -72,11 +76,8 @@ impl Index {
         else {
             return;
         };
-        let mut new = usage::untouched(old.pool.clone());
-        for held in self.ledger.uses(key) {
-            usage::add(&mut new, held);
-        }
-        if !usage::same(old, &new) {
+        let new = usage::counted(old.pool.clone(), self.ledger.uses(key));
+        if **old != new {
             self.loosened |= usage::freed(old, &new);
             self.set_pool(ix, Some(new));
         }

@@ -159,3 +159,29 @@ impl Bound {
         }
     }
 }
+
+/// What became of devices that pin a pod to a node where it was not bound. Closed set: metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenBack {
+    /// They are free again.
+    Done,
+    /// There was nothing to give back when the API was asked: the pod is bound or gone, or others use its claims.
+    Kept,
+    /// Too many at one time: the pod's next refusal asks again.
+    Shed,
+    /// The API failed.
+    Error,
+}
+
+impl GivenBack {
+    pub const ALL: [Self; 4] = [Self::Done, Self::Kept, Self::Shed, Self::Error];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Kept => "kept",
+            Self::Shed => "shed",
+            Self::Error => "error",
+        }
+    }
+}

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 pub use allowed::NamespaceClasses;
 pub use demand::Demand;
-pub use score::scores;
+pub use score::{BEST, scores};
 
 use crate::model::{Allocation, Claim, DeviceId, Name, Refusal};
 use crate::selector::Selectors;

@@ -8,8 +8,8 @@ use super::key::Key;
 use super::{Context, power, quick, solve};
 use crate::snapshot::NodeEntry;
 
-/// The highest score of the extender protocol.
-const BEST: usize = 10;
+/// The highest score of the extender protocol; the best node alone has it.
+pub const BEST: u8 = 10;
 
 /// Lower is better, key by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,12 +59,13 @@ pub fn scores(ctx: Context<'_>, demand: &Demand, nodes: &[&Arc<NodeEntry>]) -> V
     };
     fitting.sort_unstable_by(by_rank);
     let mut scores = vec![0; nodes.len()];
+    let best = usize::from(BEST);
     let others = fitting.len().saturating_sub(1).max(1);
     for (place, (_, i)) in fitting.iter().enumerate() {
         let score = match place {
-            0 => BEST,
+            0 => best,
             // 9 for the second, down to 1 for the last: better than not fitting.
-            _ => BEST - 1 - (place - 1) * (BEST - 2) / others,
+            _ => best - 1 - (place - 1) * (best - 2) / others,
         };
         scores[*i] = u8::try_from(score).unwrap_or(0);
     }

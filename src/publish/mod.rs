@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::index::{Change, Conflict, Reservation, ReservationId};
+use crate::index::{Change, Conflict, HoldId, Reservation, ReservationId};
 use crate::model::{Classifier, Name, NamespacedName, Pod};
 use crate::snapshot::Snapshot;
 
@@ -29,6 +29,8 @@ pub enum Message {
     Classifier(Arc<dyn Classifier>),
     Reserve(Reservation, oneshot::Sender<Result<ReservationId, Conflict>>),
     Release(ReservationId),
+    Hold(Reservation, oneshot::Sender<Result<HoldId, Conflict>>),
+    DropHold(HoldId),
     /// No node could take this pod in the snapshot of that version: poke it when that may have changed.
     Refused(Arc<Pod>, u64),
     /// Answered once all messages before it are published.
@@ -72,13 +74,34 @@ impl IndexHandle {
 
     /// All or nothing. Answered when the snapshot that shows the devices as taken is published.
     pub async fn reserve(&self, reservation: Reservation) -> Result<ReservationId, Conflict> {
+        self.take(Message::Release, |reply| Message::Reserve(reservation, reply))
+            .await
+    }
+
+    /// Keeps the devices for a pod that is sent to a node, in place of what was held for it; answered as `reserve` is. It
+    /// becomes the pod's reservation, or ends by itself. A caller that stops waiting has none.
+    pub async fn hold(&self, wanted: Reservation) -> Result<HoldId, Conflict> {
+        self.take(Message::DropHold, |reply| Message::Hold(wanted, reply)).await
+    }
+
+    /// No bind of the pod is to be expected any more. Ended ones are ignored.
+    pub async fn drop_hold(&self, id: HoldId) {
+        let _ = self.tx.send(Message::DropHold(id)).await;
+    }
+
+    async fn take<T>(
+        &self,
+        undo: fn(T) -> Message,
+        ask: impl FnOnce(oneshot::Sender<Result<T, Conflict>>) -> Message,
+    ) -> Result<T, Conflict> {
         let ended = || Conflict(Closed.to_string().into());
         let (reply, answer) = oneshot::channel();
-        self.tx
-            .send(Message::Reserve(reservation, reply))
-            .await
-            .map_err(|_| ended())?;
-        let mut answer = Awaited { answer, index: self };
+        self.tx.send(ask(reply)).await.map_err(|_| ended())?;
+        let mut answer = Awaited {
+            answer,
+            undo,
+            index: self,
+        };
         (&mut answer.answer).await.map_err(|_| ended())?
     }
 
@@ -101,20 +124,24 @@ impl IndexHandle {
     }
 }
 
-/// A reservation that is being answered. Whoever waits for it may be dropped after the answer is sent and before
-/// it is read; then nobody knows the reservation, and it would be held for ever.
-struct Awaited<'a> {
-    answer: oneshot::Receiver<Result<ReservationId, Conflict>>,
+/// A reservation or hold that is being answered. Whoever waits for it may be dropped after the answer is sent and
+/// before it is read; then nobody knows of it, and a reservation would be held for ever.
+struct Awaited<'a, T> {
+    answer: oneshot::Receiver<Result<T, Conflict>>,
+    undo: fn(T) -> Message,
     index: &'a IndexHandle,
 }
 
-impl Drop for Awaited<'_> {
+impl<T> Drop for Awaited<'_, T> {
     fn drop(&mut self) {
-        // From here on the task sees that nobody waits, and releases by itself.
+        // From here on the task sees that nobody waits, and takes it back by itself.
         self.answer.close();
         if let (Ok(Ok(id)), Ok(runtime)) = (self.answer.try_recv(), tokio::runtime::Handle::try_current()) {
-            let index = self.index.clone();
-            runtime.spawn(async move { index.release(id).await });
+            let (tx, undo) = (self.index.tx.clone(), (self.undo)(id));
+            runtime.spawn(async move {
+                // After the end of the task there is nothing left to free.
+                let _ = tx.send(undo).await;
+            });
         }
     }
 }

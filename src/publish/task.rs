@@ -1,15 +1,18 @@
 //! The loop around the index: takes what is queued, applies it, publishes once, answers.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
 
 use super::pokes::{self, News};
 use super::{Fits, IndexHandle, Message, Poke, Reader};
-use crate::index::{Conflict, Index, ReservationId};
+use crate::index::{Conflict, HoldEnd, HoldId, Index, Reservation, ReservationId};
 
 /// Messages that may wait. A watch that fills it is slowed down, which its API server's buffer takes.
 const QUEUE: usize = 8192;
@@ -20,11 +23,20 @@ const NEWS: usize = 4096;
 /// Pokes that may wait for the API.
 const POKES: usize = 256;
 
+/// How long a hold waits for its bind. Between prioritize and bind kube-scheduler runs Reserve, Permit and PreBind, and
+/// the bind itself may queue in a burst: seconds, unless a volume is made first. Too short costs a placement in bind,
+/// too long keeps devices from others where the scheduler has dropped the pod without a word.
+const HELD: Duration = Duration::from_secs(15);
+/// Holds taken within this time end together: bounds what is remembered of their ends.
+const TOGETHER: Duration = Duration::from_millis(100);
+
 /// What metrics read.
 #[derive(Debug, Default)]
 pub struct Stats {
     publications: AtomicU64,
     reservations: AtomicUsize,
+    holds: AtomicUsize,
+    ended_holds: [AtomicU64; HoldEnd::ALL.len()],
     pub(super) waiting: AtomicUsize,
 }
 
@@ -37,6 +49,17 @@ impl Stats {
     /// Reservations held now.
     pub fn reservations(&self) -> usize {
         self.reservations.load(Ordering::Relaxed)
+    }
+
+    /// Holds now.
+    pub fn holds(&self) -> usize {
+        self.holds.load(Ordering::Relaxed)
+    }
+
+    /// Holds ended since the start, by how.
+    pub fn ended_holds(&self) -> impl Iterator<Item = (HoldEnd, u64)> {
+        let counts = self.ended_holds.iter().map(|n| n.load(Ordering::Relaxed));
+        HoldEnd::ALL.into_iter().zip(counts)
     }
 
     /// Refused pods that wait for devices.
@@ -84,6 +107,7 @@ pub fn spawn(index: Index, fits: Arc<Fits>) -> Running {
         loosened: loosened_tx,
         news: news_tx,
         stats: stats.clone(),
+        ends: VecDeque::new(),
     };
     let task = tokio::spawn(state.run(rx));
     Running {
@@ -101,6 +125,7 @@ enum Reply {
         oneshot::Sender<Result<ReservationId, Conflict>>,
         Result<ReservationId, Conflict>,
     ),
+    Held(oneshot::Sender<Result<HoldId, Conflict>>, Result<HoldId, Conflict>),
     Flushed(oneshot::Sender<()>),
 }
 
@@ -111,12 +136,23 @@ struct Loop {
     loosened: watch::Sender<u64>,
     news: mpsc::Sender<News>,
     stats: Arc<Stats>,
+    /// When the next holds end: these and all that are older.
+    ends: VecDeque<(Instant, HoldId)>,
 }
 
 impl Loop {
     async fn run(mut self, mut rx: mpsc::Receiver<Message>) {
         let mut batch = Vec::with_capacity(BATCH);
-        while rx.recv_many(&mut batch, BATCH).await > 0 {
+        loop {
+            let news = rx.recv_many(&mut batch, BATCH);
+            let ended = match self.ends.front() {
+                Some((at, _)) => timeout_at(*at, news).await == Ok(0),
+                None => news.await == 0,
+            };
+            if ended {
+                return;
+            }
+            self.expire();
             let replies: Vec<Reply> = batch.drain(..).filter_map(|message| self.take(message)).collect();
             self.publish();
             let mut orphans = false;
@@ -126,6 +162,12 @@ impl Loop {
                     Reply::Reserved(to, result) => {
                         if let Err(Ok(id)) = to.send(result) {
                             self.index.release(id);
+                            orphans = true;
+                        }
+                    }
+                    Reply::Held(to, result) => {
+                        if let Err(Ok(id)) = to.send(result) {
+                            self.index.drop_hold(id);
                             orphans = true;
                         }
                     }
@@ -147,6 +189,8 @@ impl Loop {
             Message::Classifier(classifier) => self.index.set_classifier(classifier),
             Message::Reserve(reservation, to) => return Some(Reply::Reserved(to, self.index.reserve(reservation))),
             Message::Release(id) => self.index.release(id),
+            Message::Hold(wanted, to) => return Some(Reply::Held(to, self.hold(wanted))),
+            Message::DropHold(id) => self.index.drop_hold(id),
             Message::Refused(pod, version) => {
                 // Full: forgotten, and brought back by the scheduler's own five minutes.
                 let _ = self.news.try_send(News { pod, version });
@@ -154,6 +198,24 @@ impl Loop {
             Message::Flush(to) => return Some(Reply::Flushed(to)),
         }
         None
+    }
+
+    fn hold(&mut self, wanted: Reservation) -> Result<HoldId, Conflict> {
+        let held = self.index.hold(wanted)?;
+        let end = Instant::now() + HELD + TOGETHER;
+        match self.ends.back_mut() {
+            Some((at, newest)) if end < *at + TOGETHER => *newest = held,
+            _ => self.ends.push_back((end, held)),
+        }
+        Ok(held)
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some((_, newest)) = self.ends.front().filter(|(at, _)| *at <= now) {
+            self.index.expire_holds(*newest);
+            self.ends.pop_front();
+        }
     }
 
     fn publish(&mut self) {
@@ -171,8 +233,11 @@ impl Loop {
         if self.index.take_loosened() {
             self.loosened.send_replace(*self.version.borrow());
         }
-        self.stats
-            .reservations
-            .store(self.index.reservations(), Ordering::Relaxed);
+        let stats = &self.stats;
+        stats.reservations.store(self.index.reservations(), Ordering::Relaxed);
+        stats.holds.store(self.index.holds(), Ordering::Relaxed);
+        for (shown, count) in stats.ended_holds.iter().zip(self.index.ended_holds()) {
+            shown.store(count, Ordering::Relaxed);
+        }
     }
 }

@@ -214,6 +214,170 @@ async fn a_reservation_that_nobody_waits_for_is_released() {
     }
 }
 
+/// A card on node n, and an index task that knows it and a claim for each pod.
+async fn one_card(pods: &[&str]) -> Running {
+    let (running, fit) = started();
+    fit.store(true, Ordering::Relaxed);
+    let Change::Upsert(Object::Slice(mut pool)) = slice("n") else {
+        panic!("a slice")
+    };
+    pool.devices.push(Arc::new(Device {
+        name: "card".into(),
+        attributes: [].into(),
+        capacity: [].into(),
+        taints: [].into(),
+        consumes: [].into(),
+        nodes: None,
+        allow_multiple: false,
+        binds_to_node: false,
+        binding_conditions: [].into(),
+        binding_failure_conditions: [].into(),
+    }));
+    let claims = pods.iter().map(|pod| {
+        Object::Claim(crate::model::Claim {
+            key: NamespacedName::new("ns", *pod),
+            uid: "u".into(),
+            resource_version: "1".into(),
+            deleting: false,
+            owner_pod: None,
+            spec: Arc::default(),
+            allocation: None,
+            allocated_at: None,
+            conditions: vec![],
+            reserved_for: vec![],
+        })
+    });
+    let claims: Vec<Object> = claims.collect();
+    for object in [Object::Slice(pool)].into_iter().chain(claims) {
+        running
+            .index
+            .change(Change::Upsert(object))
+            .await
+            .expect("the task runs");
+    }
+    running.index.flush().await.expect("the task runs");
+    running
+}
+
+/// The card, for a pod and its claim of that name.
+fn card_for(pod: &str) -> crate::index::Reservation {
+    let device = crate::model::DeviceResult {
+        request: "r".into(),
+        id: crate::model::DeviceId {
+            driver: "d".into(),
+            pool: "n".into(),
+            device: "card".into(),
+        },
+        admin_access: false,
+        tolerations: vec![],
+        binding_conditions: vec![],
+        binding_failure_conditions: vec![],
+        share_id: None,
+        consumed_capacity: vec![],
+    };
+    crate::index::Reservation {
+        pod: NamespacedName::new("ns", pod),
+        pod_uid: format!("uid-{pod}").into(),
+        node: "n".into(),
+        claims: vec![crate::index::ReservedClaim {
+            claim: NamespacedName::new("ns", pod),
+            uid: "u".into(),
+            results: vec![device],
+        }],
+    }
+}
+
+fn taken(running: &Running) -> usize {
+    let snapshot = running.reader.load();
+    snapshot.pools.iter().flatten().map(|p| p.taken.len()).sum()
+}
+
+fn ended(running: &Running) -> Vec<(&'static str, u64)> {
+    let ended = running.stats.ended_holds().filter(|(_, n)| *n > 0);
+    ended.map(|(how, n)| (how.as_str(), n)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_shows_when_it_is_answered_and_ends_by_itself() {
+    let mut running = one_card(&["a", "b"]).await;
+    running.index.hold(card_for("a")).await.expect("free");
+    assert_eq!((taken(&running), running.stats.holds()), (1, 1));
+    assert!(running.index.hold(card_for("b")).await.is_err(), "held");
+    // Refused because of the hold: poked when it ends, and not before.
+    running.index.refused(pod("b"), running.reader.load().version);
+    tokio::time::sleep(Duration::from_secs(14)).await;
+    assert_eq!((taken(&running), running.pokes.is_empty()), (1, true));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(
+        (taken(&running), running.stats.holds()),
+        (0, 0),
+        "nothing else woke the task"
+    );
+    assert_eq!(ended(&running), [("expired", 1)]);
+    assert_eq!(running.pokes.try_recv().map(|p| p.uid), Ok("uid-b".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_taken_again_lives_on_and_one_that_was_bound_frees_nothing() {
+    let mut running = one_card(&["a", "b"]).await;
+    running.index.hold(card_for("a")).await.expect("free");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    running.index.hold(card_for("a")).await.expect("its own");
+    running.index.refused(pod("b"), running.reader.load().version);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((taken(&running), running.stats.holds()), (1, 1));
+    running.index.reserve(card_for("a")).await.expect("its own");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((taken(&running), running.stats.holds()), (1, 0));
+    assert_eq!(ended(&running), [("bound", 1), ("replaced", 1)]);
+    assert!(running.pokes.try_recv().is_err(), "nothing came free");
+}
+
+/// Wherever the caller stops waiting, nothing stays held.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_nobody_waits_for_is_dropped() {
+    use std::future::Future as _;
+
+    for polls_by_task in [false, true] {
+        let running = one_card(&["a"]).await;
+        let index = running.index.clone();
+        let mut waiting = Box::pin(async move { index.hold(card_for("a")).await });
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        if polls_by_task {
+            running.index.flush().await.expect("the task runs");
+            assert_eq!(running.stats.holds(), 1);
+        }
+        drop(waiting);
+        for _ in 0..2 {
+            tokio::task::yield_now().await;
+            running.index.flush().await.expect("the task runs");
+        }
+        assert_eq!((taken(&running), running.stats.holds()), (0, 0));
+    }
+}
+
+/// Many in a moment: each has its time, and what is remembered of their ends is bounded by time, not by number.
+#[tokio::test(start_paused = true)]
+async fn holds_end_in_the_order_they_were_taken() {
+    let names: Vec<String> = (0..300).map(|i| format!("p{i}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let running = one_card(&names).await;
+    let start = tokio::time::Instant::now();
+    for name in &names {
+        let mut wanted = card_for(name);
+        wanted.claims[0].results.clear();
+        running.index.hold(wanted).await.expect("nothing of it is taken");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(running.stats.holds(), 300);
+    tokio::time::sleep_until(start + Duration::from_secs(16)).await;
+    let left = running.stats.holds();
+    assert!((180..=210).contains(&left), "{left} of those taken in the last 2 s");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(running.stats.holds(), 0);
+}
+
 fn slice(name: &str) -> Change {
     Change::Upsert(Object::Slice(crate::model::Slice {
         name: name.into(),

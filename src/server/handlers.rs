@@ -1,6 +1,7 @@
 //! The real decisions behind the routes: one snapshot a request, placement over it, the binder, the admitter.
 //! Knows no HTTP.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{BindFailure, Failure, Service, Verdicts};
+use super::{BindFailure, Failure, Service, Verdicts, holds};
 use crate::admission::{self, Admitter, Decision};
 use crate::binding::{self, BindOutcome, BindRequest, Binder};
 use crate::convert;
@@ -18,7 +19,7 @@ use crate::placement::{self, Context, Demand, Rules};
 use crate::policy::Policy;
 use crate::publish::{IndexHandle, Reader};
 use crate::selector::Selectors;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{HoldId, Snapshot};
 use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs};
 
 /// How long filter waits for a claim that the scheduler has seen and our watch has not. Refused, the pod would
@@ -95,16 +96,29 @@ impl Handlers {
         let pod = read_pod(args.pod)?;
         record(&pod);
         let (snapshot, pod) = self.picture(Arc::new(pod)).await;
+        let held = snapshot.hold_of(&pod);
+        let snapshot = match snapshot.as_seen_by(&pod) {
+            Cow::Borrowed(_) => snapshot,
+            Cow::Owned(seen) => Arc::new(seen),
+        };
         let rules = self.policy.load().rules();
-        Ok(Asked { snapshot, pod, rules })
+        Ok(Asked {
+            snapshot,
+            pod,
+            held,
+            rules,
+        })
     }
 }
 
 /// What a verb about one pod decides from, the same to its end.
-struct Asked {
-    snapshot: Arc<Snapshot>,
-    pod: Arc<Pod>,
-    rules: Rules,
+pub(super) struct Asked {
+    /// As the pod may see it: what is held for it is free.
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) pod: Arc<Pod>,
+    /// What is held for the pod from before.
+    pub(super) held: Option<HoldId>,
+    pub(super) rules: Rules,
 }
 
 impl Asked {
@@ -122,6 +136,7 @@ impl Service for Handlers {
         let asked = self.asked(args).await?;
         let (context, snapshot) = (asked.context(&self.selectors), &asked.snapshot);
         let mut tally = Tally::default();
+        let (mut wanted, mut judged) = (None, false);
         let verdicts: Verdicts = match Demand::of(context, &asked.pod) {
             Ok(demand) if demand.is_empty() => {
                 tally.fit = args.names.len();
@@ -137,7 +152,18 @@ impl Service for Handlers {
                     tally.count(&result);
                     result.err().map(|refusal| refusal.message)
                 };
-                let verdicts = args.names.iter().map(|name| verdict(name.as_str())).collect();
+                let mut verdicts: Verdicts = args.names.iter().map(|name| verdict(name.as_str())).collect();
+                judged = tally.refused[Reason::UnknownNode as usize] == 0;
+                let names = args.names.iter().map(|name| name.as_str());
+                match tally.fit {
+                    0 => holds::say_held(context, &demand, names.zip(&mut verdicts)),
+                    // The scheduler asks for no scores then.
+                    1 => {
+                        let left = names.zip(&verdicts).find(|(_, verdict)| verdict.is_none());
+                        wanted = left.and_then(|(node, _)| holds::wanted(context, &demand, &asked.pod, node));
+                    }
+                    _ => {}
+                }
                 self.metrics.searches_cut(Verb::Filter, demand.cut_searches());
                 verdicts
             }
@@ -149,6 +175,10 @@ impl Service for Handlers {
         tally.report(&self.metrics);
         if tally.fit == 0 && !args.names.is_empty() {
             self.index.refused(asked.pod.clone(), snapshot.version);
+            self.unplaceable(&asked, judged).await;
+        }
+        if let Some(wanted) = wanted {
+            self.hold(&asked, wanted).await;
         }
         Ok(verdicts)
     }
@@ -175,6 +205,11 @@ impl Service for Handlers {
             scores[*position] = score;
         }
         self.metrics.searches_cut(Verb::Prioritize, demand.cut_searches());
+        let best = scores.iter().position(|score| *score == placement::BEST);
+        let wanted = best.and_then(|best| holds::wanted(context, &demand, &asked.pod, args.names[best].as_str()));
+        if let Some(wanted) = wanted {
+            self.hold(&asked, wanted).await;
+        }
         Ok(scores)
     }
 

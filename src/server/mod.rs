@@ -8,6 +8,7 @@ mod accept;
 pub mod admin;
 mod body;
 pub mod handlers;
+mod holds;
 mod limits;
 mod route;
 mod service;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::{Boards, MaskCache};
+use super::{Boards, MaskCache, PoolHolds};
 use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity};
 
 /// Position of a pool in `Snapshot::pools`. Stable while the pool exists; reused after it is gone.
@@ -179,17 +179,30 @@ fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
     twins
 }
 
-/// A pool and what allocations and reservations took of it.
+/// A pool and what allocations, reservations and holds took of it.
 #[derive(Clone, Debug)]
 pub struct PoolState {
     pub pool: Arc<Pool>,
-    /// Devices given whole, by an allocation in the API or a reservation of ours.
+    /// Devices given whole, by an allocation in the API, a reservation or a hold of ours.
     pub taken: Bits,
     /// Devices of which shares are given, and how much of each capacity, summed.
     pub shared: BTreeMap<u32, Vec<(QualifiedName, Quantity)>>,
     /// What is left of each counter: same order as `pool.counter_sets` and their counters.
     /// May be negative where a driver shrank a set below what is in use.
     pub counters_left: Vec<Vec<Quantity>>,
+    /// What of all this is held for pods that are being placed; None: nothing.
+    pub holds: Option<Arc<PoolHolds>>,
+}
+
+/// Equal in everything a reader sees.
+impl PartialEq for PoolState {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pool, &other.pool)
+            && self.taken == other.taken
+            && self.shared == other.shared
+            && self.counters_left == other.counters_left
+            && self.holds == other.holds
+    }
 }
 
 /// What of a pool one node sees.

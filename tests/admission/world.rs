@@ -120,6 +120,7 @@ pub(crate) fn snapshot() -> Snapshot {
         pool: Arc::new(pool),
         shared: BTreeMap::new(),
         counters_left: vec![],
+        holds: None,
     };
     snapshot.pools = Arc::new(vec![Some(Arc::new(state))]);
     snapshot

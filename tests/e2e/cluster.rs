@@ -20,7 +20,7 @@ use crate::wait::{SOON, until};
 /// The namespace that has opted in, in every test.
 pub(crate) const NAMESPACE: &str = "models";
 
-const WATTLANE: &str = "wattlane";
+pub(crate) const WATTLANE: &str = "wattlane";
 
 pub(crate) struct Cluster {
     plane: Plane,
@@ -97,8 +97,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts `wattlane serve` and waits until it is ready. Also after `kill_wattlane`.
-    pub(crate) async fn start_wattlane(&mut self) -> Result<()> {
+    /// Starts `wattlane serve` and waits until it is ready.
+    async fn start_wattlane(&mut self) -> Result<()> {
         let certificates = self.certificates();
         let mut command = Command::new(env!("CARGO_BIN_EXE_wattlane"));
         command
@@ -114,14 +114,35 @@ impl Cluster {
             .arg("--client-ca")
             .arg(certificates.join("ca.crt"))
             .env("KUBECONFIG", self.plane.kubeconfig(User::Wattlane));
-        self.plane.run(WATTLANE, &mut command)?;
+        self.plane.run(WATTLANE, command)?;
+        self.wattlane_ready().await
+    }
+
+    async fn wattlane_ready(&mut self) -> Result<()> {
         let ready = format!("http://127.0.0.1:{}/readyz", self.admin);
         self.plane.healthy(&ready).await
     }
 
-    /// SIGKILL, in the middle of whatever it does.
-    pub(crate) fn kill_wattlane(&mut self) -> Result<()> {
-        self.plane.kill(WATTLANE)
+    /// SIGKILL for wattlane or a part of the control plane, in the middle of whatever it does.
+    pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
+        self.plane.kill(name)
+    }
+
+    /// Starts what was killed, and waits until API server and wattlane are ready again.
+    pub(crate) async fn revive(&mut self, name: &str) -> Result<()> {
+        self.plane.revive(name)?;
+        self.plane.api_ready().await?;
+        self.wattlane_ready().await
+    }
+
+    /// See `Plane::all_alive`.
+    pub(crate) fn all_alive(&mut self) -> Result<()> {
+        self.plane.all_alive()
+    }
+
+    /// Forgets the history of all objects.
+    pub(crate) async fn compact(&self) -> Result<()> {
+        self.plane.compact().await
     }
 
     /// The configuration of the manifest, at an address that exists here.

@@ -18,9 +18,9 @@ mod wait;
 
 mod binding;
 mod fabric;
+mod faults;
 mod probe;
 mod refusal;
-mod restart;
 mod taint_rules;
 mod untouched;
 mod user_claims;

@@ -17,6 +17,9 @@ use crate::wait::{Hopeless, until};
 
 const START: Duration = Duration::from_secs(90);
 const ATTEMPTS: usize = 3;
+const REVIVALS: u32 = 5;
+/// The last words of a kube-scheduler that lost its lease.
+const LEASE_LOST: &str = "Leaderelection lost";
 
 pub(crate) struct Plane {
     /// In the order of their start; ended in the opposite order.
@@ -24,6 +27,10 @@ pub(crate) struct Plane {
     client: Option<kube::Client>,
     bin: PathBuf,
     reported: bool,
+    /// How often a scheduler was started again.
+    revivals: u32,
+    /// etcd's port for clients.
+    etcd: u16,
     /// Removed when all that writes into it has ended.
     dir: TempDir,
     _turn: MutexGuard<'static, ()>,
@@ -47,6 +54,8 @@ impl Plane {
                 processes: vec![],
                 client: None,
                 reported: false,
+                revivals: 0,
+                etcd: 0,
                 bin: bin.clone(),
                 dir: tempfile::Builder::new().prefix("wattlane-e2e-").tempdir()?,
                 _turn: ONE_AT_A_TIME.lock().await,
@@ -67,6 +76,7 @@ impl Plane {
 
     async fn bring_up(&mut self, flags: &[&str]) -> Result<()> {
         let [etcd, peer, api, controllers, scheduler] = free_ports()?;
+        self.etcd = etcd;
         users::write(self.dir.path(), api)?;
         let bind = "--bind-address=127.0.0.1";
         let dir = self.dir.path().display().to_string();
@@ -101,14 +111,8 @@ impl Plane {
         ];
         let all: Vec<&str> = usual.iter().map(String::as_str).chain(flags.iter().copied()).collect();
         self.spawn("kube-apiserver", &all)?;
-        let client = until("kube-apiserver", START, async || {
-            self.all_alive()?;
-            let client = self.connect(User::Admin).await?;
-            client.request_text(http::Request::get("/readyz").body(vec![])?).await?;
-            Ok(client)
-        })
-        .await?;
-        self.client = Some(client);
+        self.api_ready().await?;
+        self.client = Some(self.connect(User::Admin).await?);
 
         self.spawn(
             "kube-controller-manager",
@@ -143,6 +147,16 @@ impl Plane {
         self.healthy(&format!("https://127.0.0.1:{scheduler}/readyz")).await
     }
 
+    pub(crate) async fn api_ready(&mut self) -> Result<()> {
+        until("kube-apiserver", START, async || {
+            self.all_alive()?;
+            let client = self.connect(User::Admin).await?;
+            let request = http::Request::get("/readyz").body(vec![])?;
+            client.request_text(request).await.map(drop).map_err(Into::into)
+        })
+        .await
+    }
+
     /// A kube-scheduler with a configuration of its own. Wait for `/readyz` on the port with `healthy`.
     pub(crate) fn scheduler(&mut self, name: &'static str, user: User, config: &Path, port: u16) -> Result<()> {
         let kubeconfig = self.kubeconfig(user).display().to_string();
@@ -174,22 +188,22 @@ impl Plane {
 
     fn spawn_as(&mut self, name: &'static str, binary: &str, args: &[&str]) -> Result<()> {
         let mut command = Command::new(self.bin.join(binary));
-        self.run(name, command.args(args))
+        command.args(args);
+        self.run(name, command)
     }
 
     /// Starts a process that belongs to this control plane.
-    pub(crate) fn run(&mut self, name: &'static str, command: &mut Command) -> Result<()> {
-        let process = Process::start(name, command.current_dir(self.dir.path()), self.dir.path())?;
+    pub(crate) fn run(&mut self, name: &'static str, mut command: Command) -> Result<()> {
+        command.current_dir(self.dir.path());
+        let process = Process::start(name, command, self.dir.path())?;
         self.processes.push(process);
         Ok(())
     }
 
-    /// SIGKILL for one process.
+    /// SIGKILL for one process, which must have been alive.
     pub(crate) fn kill(&mut self, name: &str) -> Result<()> {
-        let at = self.processes.iter().position(|p| p.name() == name);
-        let mut process = self
-            .processes
-            .remove(at.with_context(|| format!("{name} is not running"))?);
+        let process = self.process(name)?;
+        ensure!(!process.killed(), "{name} is killed already");
         ensure!(
             process.ended().is_none(),
             "{name} had ended by itself\n{}",
@@ -199,10 +213,43 @@ impl Plane {
         Ok(())
     }
 
-    /// An error when a process has ended by itself: nothing that needs it will ever come.
+    /// Starts a killed process again, as it was. Does not wait for it.
+    pub(crate) fn revive(&mut self, name: &str) -> Result<()> {
+        let process = self.process(name)?;
+        ensure!(process.killed(), "{name} is alive");
+        Ok(process.revive()?)
+    }
+
+    fn process(&mut self, name: &str) -> Result<&mut Process> {
+        let process = self.processes.iter_mut().find(|p| p.name() == name);
+        process.with_context(|| format!("{name} was never started"))
+    }
+
+    /// Forgets the history of all objects, as the API server does every five minutes: a watch that asks for an older
+    /// version is answered 410.
+    pub(crate) async fn compact(&self) -> Result<()> {
+        let etcd = kube::Client::try_from(kube::Config::new(format!("http://127.0.0.1:{}", self.etcd).parse()?))?;
+        let ask = async |path: &str, body: serde_json::Value| -> Result<serde_json::Value> {
+            let request = http::Request::post(path).header("content-type", "application/json");
+            Ok(etcd.request(request.body(serde_json::to_vec(&body)?)?).await?)
+        };
+        // Any read tells the revision of now; numbers of 64 bits are strings in this protocol.
+        let read = ask("/v3/kv/range", json!({"key": "AA=="})).await?;
+        let revision = read["header"]["revision"].clone();
+        ask("/v3/kv/compaction", json!({"revision": revision, "physical": true})).await?;
+        Ok(())
+    }
+
+    /// An error when a process has ended by itself: nothing that needs it will ever come. A kube-scheduler ends when it
+    /// cannot renew its lease in time, as after the death of its API server; it is started again, as a kubelet would.
     pub(crate) fn all_alive(&mut self) -> Result<()> {
         for process in &mut self.processes {
             if let Some(status) = process.ended() {
+                if process.log().contains(LEASE_LOST) && self.revivals < REVIVALS {
+                    self.revivals += 1;
+                    process.revive()?;
+                    continue;
+                }
                 bail!(Hopeless(format!("{} ended by itself: {status}", process.name())));
             }
         }

@@ -16,6 +16,9 @@ const NOISE: &str = "extension-apiserver-authentication";
 
 pub(crate) struct Process {
     name: &'static str,
+    /// For another life.
+    command: Command,
+    killed: bool,
     child: Child,
     /// A shell that waits for the end of its standard input, which this program holds open, and then kills the child.
     /// It is what remains when this program is killed and no destructor runs.
@@ -24,49 +27,44 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn start(name: &'static str, command: &mut Command, dir: &Path) -> io::Result<Self> {
+    pub(crate) fn start(name: &'static str, mut command: Command, dir: &Path) -> io::Result<Self> {
         let log = dir.join(format!("{name}.log"));
-        // Appended to: the log of a process that was restarted tells of both lives.
-        let out = File::options().create(true).append(true).open(&log)?;
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(out.try_clone()?)
-            .stderr(out)
-            // Not in the terminal's group: Ctrl-C ends the test program, and the guard does the rest.
-            .process_group(0)
-            .spawn()
-            .map_err(|e| io::Error::new(e.kind(), format!("{name} does not start: {e}")))?;
-        let guard = Command::new("sh")
-            .args(["-c", r#"read -r _; kill -9 "$0""#, &child.id().to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn();
-        match guard {
-            Ok(guard) => Ok(Self {
-                name,
-                child,
-                guard,
-                log,
-            }),
-            Err(e) => {
-                end(&mut child);
-                Err(e)
-            }
-        }
+        let (child, guard) = spawn(name, &mut command, &log)?;
+        Ok(Self {
+            name,
+            command,
+            killed: false,
+            child,
+            guard,
+            log,
+        })
+    }
+
+    /// Another life of a process that was killed.
+    pub(crate) fn revive(&mut self) -> io::Result<()> {
+        (self.child, self.guard) = spawn(self.name, &mut self.command, &self.log)?;
+        self.killed = false;
+        Ok(())
     }
 
     /// The exit status, when it has ended by itself.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        if self.killed {
+            return None;
+        }
         self.child.try_wait().ok().flatten()
     }
 
     /// SIGKILL, and waits until it is gone.
     pub(crate) fn kill(&mut self) {
+        self.killed = true;
         // The guard first: it must not fire at a process id that somebody else has by then.
         end(&mut self.guard);
         end(&mut self.child);
+    }
+
+    pub(crate) fn killed(&self) -> bool {
+        self.killed
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -93,6 +91,31 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The child, and the guard that ends it.
+fn spawn(name: &str, command: &mut Command, log: &Path) -> io::Result<(Child, Child)> {
+    // Appended to: the log of a process that was restarted tells of both lives.
+    let out = File::options().create(true).append(true).open(log)?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(out)
+        // Not in the terminal's group: Ctrl-C ends the test program, and the guard does the rest.
+        .process_group(0)
+        .spawn()
+        .map_err(|e| io::Error::new(e.kind(), format!("{name} does not start: {e}")))?;
+    let guard = Command::new("sh")
+        .args(["-c", r#"read -r _; kill -9 "$0""#, &child.id().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    if guard.is_err() {
+        end(&mut child);
+    }
+    guard.map(|guard| (child, guard))
 }
 
 /// Errors say that it is gone already, which is what is wanted.

@@ -1,5 +1,6 @@
 //! The index, fed with objects: what a snapshot says afterwards.
 
+mod holds;
 mod property;
 mod support;
 mod wiring;

@@ -20,11 +20,11 @@ enum Op {
     Publish,
 }
 
-const NODES: [&str; 3] = ["n0", "n1", "n2"];
+pub(super) const NODES: [&str; 3] = ["n0", "n1", "n2"];
 const POOLS: [&str; 3] = ["p0", "p1", "p2"];
-const CLAIMS: [&str; 4] = ["c0", "c1", "c2", "c3"];
+pub(super) const CLAIMS: [&str; 4] = ["c0", "c1", "c2", "c3"];
 
-fn results() -> impl Strategy<Value = Vec<DeviceResult>> {
+pub(super) fn results() -> impl Strategy<Value = Vec<DeviceResult>> {
     let one = (0..POOLS.len(), 0..4u8, 0..6u8).prop_map(|(p, d, kind)| {
         let mut r = result(POOLS[p], &format!("d{d}"));
         r.admin_access = kind == 5;
@@ -50,7 +50,7 @@ fn scope() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn slices() -> impl Strategy<Value = Object> {
+pub(super) fn slices() -> impl Strategy<Value = Object> {
     (
         0..5u8,
         0..POOLS.len(),
@@ -86,7 +86,7 @@ fn slices() -> impl Strategy<Value = Object> {
         })
 }
 
-fn claims() -> impl Strategy<Value = Object> {
+pub(super) fn claims() -> impl Strategy<Value = Object> {
     let allocated = prop_oneof![2 => Just(vec![]), 1 => results()];
     (0..CLAIMS.len(), prop_oneof![4 => Just("u"), 1 => Just("v")], allocated).prop_map(|(c, uid, results)| {
         // No version: each event is the newest.
@@ -96,7 +96,7 @@ fn claims() -> impl Strategy<Value = Object> {
     })
 }
 
-fn nodes() -> impl Strategy<Value = Object> {
+pub(super) fn nodes() -> impl Strategy<Value = Object> {
     (
         0..NODES.len(),
         prop_oneof![
@@ -226,7 +226,7 @@ fn step(index: &mut Index, expected: &mut Expected, op: Op) -> Result<(), TestCa
 }
 
 /// The whole content: an index publishes only what changed, so one more object makes it.
-fn content(index: &mut Index) -> String {
+pub(super) fn content(index: &mut Index) -> String {
     let mark = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mark"}});
     upsert(index, &mark);
     index.apply(Change::Remove(Kind::Namespace, Key::new("", "mark")));

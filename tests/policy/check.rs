@@ -40,6 +40,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         pool: Arc::new(pool),
         shared: BTreeMap::new(),
         counters_left: vec![],
+        holds: None,
     };
     Snapshot {
         pools: Arc::new(vec![None, Some(Arc::new(state))]),

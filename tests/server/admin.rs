@@ -161,7 +161,7 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 }
 
 /// Every family, with the labels it may have.
-const FAMILIES: [(&str, &[&str]); 25] = [
+const FAMILIES: [(&str, &[&str]); 28] = [
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
     ("wattlane_binds_total", &["outcome"]),
@@ -169,6 +169,9 @@ const FAMILIES: [(&str, &[&str]); 25] = [
     ("wattlane_cache_age_seconds", &[]),
     ("wattlane_connections", &[]),
     ("wattlane_connections_total", &[]),
+    ("wattlane_given_back_total", &["outcome"]),
+    ("wattlane_holds", &[]),
+    ("wattlane_holds_ended_total", &["outcome"]),
     ("wattlane_node_verdicts_total", &["reason"]),
     ("wattlane_pokes_total", &[]),
     ("wattlane_power_domains", &[]),

@@ -5,6 +5,7 @@ mod callers;
 mod drain;
 mod fake;
 mod garbage;
+mod holds;
 mod limits;
 mod real;
 mod reload;

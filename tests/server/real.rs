@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use wattlane::admission::Skip;
 use wattlane::app::{self, App, Core, Net, PolicySource};
+use wattlane::binding::{self, Binder};
 use wattlane::cluster::embedded::Embedded;
 use wattlane::convert;
 use wattlane::index::Change;
@@ -37,14 +38,14 @@ metadata: {name: one, namespace: models}
 spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}}
 "#;
 
-struct World {
-    cluster: Arc<Embedded>,
-    core: Core,
+pub(crate) struct World {
+    pub(crate) cluster: Arc<Embedded>,
+    pub(crate) core: Core,
     app: App,
     peer: Peer,
 }
 
-fn slice(node: &str, cards: usize) -> Value {
+pub(crate) fn slice(node: &str, cards: usize) -> Value {
     let card = |i| {
         json!({"name": format!("gpu-{i}"), "attributes": {
             "type": {"string": "gpu"}, "productName": {"string": "NVIDIA H100 80GB HBM3"}}})
@@ -55,12 +56,23 @@ fn slice(node: &str, cards: usize) -> Value {
             "devices": (0..cards).map(card).collect::<Vec<_>>()}})
 }
 
-async fn start(cards: usize) -> World {
+pub(crate) async fn start(cards: usize) -> World {
+    start_with(cards, binding::Limits::default()).await
+}
+
+pub(crate) async fn start_with(cards: usize, limits: binding::Limits) -> World {
     let text = format!("{CLUSTER}---\n{}\n", slice("n1", cards));
     let cluster = Arc::new(Embedded::from_yaml("test", &text).expect("a cluster"));
-    let core = Core::start(cluster.clone(), PolicySource::Default)
+    let mut core = Core::start(cluster.clone(), PolicySource::Default)
         .await
         .expect("starts");
+    core.binder = Binder::new(
+        core.reader.clone(),
+        core.index.clone(),
+        core.selectors.clone(),
+        core.cluster.clone(),
+        limits,
+    );
     let net = Net {
         admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         ..Net::loopback()
@@ -80,7 +92,7 @@ async fn start(cards: usize) -> World {
 }
 
 impl World {
-    async fn upsert(&self, object: &Value) {
+    pub(crate) async fn upsert(&self, object: &Value) {
         let object = convert::object(object).expect("converts").expect("a kind we keep");
         self.core
             .index
@@ -89,7 +101,7 @@ impl World {
             .expect("the index runs");
     }
 
-    async fn ask(&self, path: &str, body: &Value) -> Value {
+    pub(crate) async fn ask(&self, path: &str, body: &Value) -> Value {
         let answer = self.peer.post(Http::Two, path, body.to_string()).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         serde_json::from_str(answer.text()).expect("JSON")
@@ -100,17 +112,17 @@ impl World {
         self.ask("/extender/filter", &body).await
     }
 
-    async fn create(&self, name: &str) -> Value {
+    pub(crate) async fn create(&self, name: &str) -> Value {
         let claims = json!([{"name": "gpu", "resourceClaimTemplateName": "one"}]);
         self.cluster.create_pod(pod(name, claims)).await.expect("created");
         self.cluster.pod_json("models", name).expect("there")
     }
 
-    fn value(&self, series: &str) -> f64 {
+    pub(crate) fn value(&self, series: &str) -> f64 {
         value(&self.core.metrics, series)
     }
 
-    fn bound(&self, outcome: &str) -> f64 {
+    pub(crate) fn bound(&self, outcome: &str) -> f64 {
         self.value(&format!(r#"wattlane_binds_total{{outcome="{outcome}"}}"#))
     }
 }

@@ -4,6 +4,7 @@
 //! when the watch shows the allocation), and so is the placement: first free device of the node.
 
 mod faults;
+mod give_back;
 mod ready;
 mod single;
 mod world;
@@ -266,7 +267,7 @@ async fn index(
             Message::Flush(answer) => {
                 let _ = answer.send(());
             }
-            Message::Classifier(_) | Message::Refused(..) => {}
+            Message::Classifier(_) | Message::Refused(..) | Message::Hold(..) | Message::DropHold(_) => {}
         }
         snapshot.version += 1;
         current.store(Arc::new(snapshot.clone()));

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, WatchStatus, WriteError};
 use crate::index::{Change, Object};
-use crate::model::{Allocation, Claim, Consumer, DeviceCondition, DeviceId, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, Consumer, DeviceCondition, DeviceId, Name, NamespacedName, Pod};
 use crate::publish::IndexHandle;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +123,10 @@ impl State {
         Ok(())
     }
 
+    fn version_of(&self, claim: &NamespacedName) -> Option<Name> {
+        self.claims.get(claim).map(|c| c.resource_version.clone())
+    }
+
     pub(super) fn devices(&self) -> Vec<DeviceId> {
         let allocations = self.claims.values().filter_map(|c| c.allocation.as_ref());
         allocations
@@ -200,6 +204,15 @@ impl World {
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("not poisoned")
+    }
+
+    pub(super) fn fail(&self, trouble: Trouble) {
+        self.troubles.lock().expect("not poisoned").push(trouble);
+    }
+
+    /// Nothing fails any more.
+    pub(super) fn heal(&self) {
+        self.troubles.lock().expect("not poisoned").clear();
     }
 
     /// Seconds since an epoch, in virtual time.
@@ -286,7 +299,11 @@ impl Cluster for World {
         deallocate: bool,
     ) -> Result<(), WriteError> {
         let (c, u, p) = (claim.clone(), uid.to_owned(), pod.clone());
+        let read = self.state().version_of(claim);
         let effect = move |s: &mut State| {
+            if s.version_of(&c) != read {
+                return Err(WriteError::Conflict("the claim was changed".to_owned()));
+            }
             s.unreserve(&c, &u, &p, deallocate);
             Ok(())
         };

@@ -1,0 +1,185 @@
+//! Giving back devices that pin a pod to a node where it was never bound: claims of its own that were allocated for a
+//! bind which came to nothing. kube-scheduler's own plugin does the same after a filter that left no node.
+//!
+//! Done only while no Binding of the pod can be on its way: in the pod's turn, and not before the last one that was
+//! not answered (by us, or by whoever wrote before us) has run into the API server's own limit. What the API says counts,
+//! not the cache.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::{Instant, sleep_until};
+use tracing::Instrument as _;
+
+use super::settle::Writes;
+use super::{Binder, Running, Shared};
+use crate::cluster::Cluster;
+use crate::model::{Claim, Consumer, Name, NamespacedName, Pod};
+use crate::snapshot::Snapshot;
+
+/// Pods whose devices are being given back at one time.
+const MOST: usize = 64;
+
+/// What became of the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GiveBack {
+    /// The pod's claims are free again.
+    Done,
+    /// Nothing was to be given back: the pod is bound or gone, or its claims are not its own any more.
+    Kept,
+    /// Too many at one time.
+    Shed,
+    /// The API failed; what is known to be free is free.
+    Failed,
+}
+
+/// Whether the pod, and nobody else, is kept to a node by an allocation of a claim made for it.
+pub fn is_pinned(snapshot: &Snapshot, pod: &Pod) -> bool {
+    let claims = pod.claims.iter().filter_map(|c| c.claim_name());
+    let mut found = claims.filter_map(|name| snapshot.claim(&key(pod, name)));
+    found.any(|claim| pins(claim, &pod.uid))
+}
+
+/// Claims that a person made stay as they are: their allocation may be an administrator's.
+fn pins(claim: &Claim, pod: &Name) -> bool {
+    claim.allocation.is_some()
+        && !claim.deleting
+        && claim.owner_pod.as_ref() == Some(pod)
+        && claim.reserved_for.iter().all(|c| c.uid == *pod)
+}
+
+fn key(pod: &Pod, claim: &Name) -> NamespacedName {
+    NamespacedName::new(pod.key.namespace.clone(), claim.clone())
+}
+
+impl Binder {
+    /// In the background; once at a time for a pod. `done` hears what came of it, but where it is under way already.
+    pub fn give_back(&self, pod: &Pod, done: impl FnOnce(GiveBack) + Send + 'static) {
+        let shared = self.shared.clone();
+        let place = match shared.returns.enter(&pod.uid) {
+            Ok(place) => place,
+            Err(Full::Twice) => return,
+            Err(Full::TooMany) => return done(GiveBack::Shed),
+        };
+        let (key, uid) = (pod.key.clone(), pod.uid.clone());
+        let span = tracing::info_span!("give back", pod = %key, uid = %uid);
+        let work = async move {
+            let (cluster, since) = (shared.cluster.clone(), shared.started);
+            let outcome = give_back(shared, &*cluster, since, &key, &uid).await;
+            drop(place);
+            tracing::info!(?outcome, "devices on a node that the pod was not bound to");
+            done(outcome);
+        };
+        tokio::spawn(work.instrument(span));
+    }
+}
+
+/// `since`: nobody else has sent anything from then on.
+async fn give_back(
+    shared: Arc<Shared>,
+    cluster: &dyn Cluster,
+    since: Instant,
+    key: &NamespacedName,
+    uid: &Name,
+) -> GiveBack {
+    sleep_until(since + shared.limits.in_flight).await;
+    let ticket = shared.flights.enter(uid);
+    let (_turn, _) = ticket.turn().await;
+    let _running = Running::new(shared.clone());
+    if shared.returns.may_be_bound(uid) {
+        return GiveBack::Kept;
+    }
+    let pod = match cluster.pod(key).await {
+        Ok(Some(pod)) if pod.uid == *uid && pod.node_name.is_empty() && !pod.deleting && !pod.finished => pod,
+        Ok(_) => return GiveBack::Kept,
+        Err(_) => return GiveBack::Failed,
+    };
+    let mut pinning = vec![];
+    for name in pod.claims.iter().filter_map(|c| c.claim_name()) {
+        match cluster.claim(&self::key(&pod, name)).await {
+            Ok(found) => pinning.extend(found.filter(|claim| pins(claim, uid))),
+            Err(_) => return GiveBack::Failed,
+        }
+    }
+    if pinning.is_empty() {
+        return GiveBack::Kept;
+    }
+    let writes = Writes {
+        shared: &shared,
+        pod: key,
+        consumer: Consumer {
+            resource: "pods".into(),
+            name: key.name.clone(),
+            uid: uid.clone(),
+        },
+        node: "",
+        started: Instant::now(),
+    };
+    let undone = futures::future::join_all(pinning.iter().map(|claim| writes.unreserve(claim, true))).await;
+    match undone.into_iter().all(|clean| clean) {
+        true => GiveBack::Done,
+        false => GiveBack::Failed,
+    }
+}
+
+/// Who is giving back now, and whose Binding may still take effect.
+#[derive(Default)]
+pub(super) struct Returns {
+    giving: Mutex<HashSet<Name>>,
+    /// Until when a Binding that was sent and not answered can take effect.
+    sent: Mutex<HashMap<Name, Instant>>,
+}
+
+enum Full {
+    Twice,
+    TooMany,
+}
+
+struct Place {
+    shared: Arc<Returns>,
+    uid: Name,
+}
+
+impl Returns {
+    fn enter(self: &Arc<Self>, uid: &Name) -> Result<Place, Full> {
+        let mut giving = lock(&self.giving);
+        if giving.contains(uid) {
+            return Err(Full::Twice);
+        }
+        if giving.len() >= MOST {
+            return Err(Full::TooMany);
+        }
+        giving.insert(uid.clone());
+        Ok(Place {
+            shared: self.clone(),
+            uid: uid.clone(),
+        })
+    }
+
+    /// Before a Binding is sent: it can take effect until then, unless its end is heard of.
+    pub(super) fn sending(&self, uid: &Name, until: Instant) {
+        let mut sent = lock(&self.sent);
+        let now = Instant::now();
+        sent.retain(|_, until| *until > now);
+        sent.insert(uid.clone(), until);
+    }
+
+    pub(super) fn settled(&self, uid: &Name) {
+        lock(&self.sent).remove(uid);
+    }
+
+    fn may_be_bound(&self, uid: &Name) -> bool {
+        lock(&self.sent).get(uid).is_some_and(|until| *until > Instant::now())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.shared.giving).remove(&self.uid);
+    }
+}
+
+/// Sets cannot be left half changed by a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

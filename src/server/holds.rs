@@ -1,0 +1,111 @@
+//! What filter and prioritize do beside their answer: they hold the devices on the node the scheduler will choose, say
+//! where devices are only held, and have a pod's devices given back that keep it where it cannot run.
+
+use std::time::Duration;
+
+use super::handlers::{Asked, Handlers};
+use crate::binding::{self, GiveBack};
+use crate::index::{Reservation, ReservedClaim};
+use crate::metrics::GivenBack;
+use crate::model::{Name, Pod};
+use crate::placement::{self, Context, Demand};
+
+/// How long an answer waits for its hold. Without one it is as good; only the bind may meet a conflict.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+const HELD: &str = "what the pod needs here is held for other pods that are being placed";
+
+/// What the pod would get on the node and has not been given yet. None: nothing.
+pub(super) fn wanted(context: Context<'_>, demand: &Demand, pod: &Pod, node: &str) -> Option<Reservation> {
+    let entry = context.snapshot.node_named(node)?;
+    let placed = placement::place(context, demand, entry).ok()?;
+    let new = placed.claims.into_iter().filter(|p| !p.existing);
+    let claims: Vec<_> = new
+        .map(|p| ReservedClaim {
+            claim: p.claim.key.clone(),
+            uid: p.claim.uid.clone(),
+            results: p.allocation.results.clone(),
+        })
+        .collect();
+    (!claims.is_empty()).then(|| Reservation {
+        pod: pod.key.clone(),
+        pod_uid: pod.uid.clone(),
+        node: entry.node.name.clone(),
+        claims,
+    })
+}
+
+/// Where nothing but holds is in the way, the words say so: it passes by itself.
+pub(super) fn say_held<'a>(
+    context: Context<'_>,
+    demand: &Demand,
+    nodes: impl Iterator<Item = (&'a str, &'a mut Option<Name>)>,
+) {
+    let Some(free) = context.snapshot.without_holds() else {
+        return;
+    };
+    let words = Name::from(HELD);
+    let lifted = Context {
+        snapshot: &free,
+        ..context
+    };
+    for (name, verdict) in nodes {
+        let held = free.node_named(name).is_some_and(|node| {
+            let mut pools = context.snapshot.pools_of(node);
+            let touched = !node.domains.is_empty() || pools.any(|(state, _)| state.holds.is_some());
+            touched && placement::check(lifted, demand, node).is_ok()
+        });
+        if held {
+            *verdict = Some(words.clone());
+        }
+    }
+}
+
+impl Handlers {
+    /// Holds what is wanted, before the answer that sends the pod to its node. Somebody was faster: placed anew once.
+    pub(super) async fn hold(&self, asked: &Asked, wanted: Reservation) {
+        let holding = async {
+            let node = wanted.node.clone();
+            let Err(conflict) = self.index.hold(wanted).await else {
+                return;
+            };
+            tracing::debug!(%conflict, "not held: placed again");
+            let snapshot = self.reader.load();
+            let snapshot = snapshot.as_seen_by(&asked.pod);
+            let context = Context {
+                snapshot: &snapshot,
+                selectors: &self.selectors,
+                rules: &asked.rules,
+            };
+            let demand = Demand::of(context, &asked.pod).ok();
+            let again = demand.and_then(|demand| self::wanted(context, &demand, &asked.pod, &node));
+            if let Some(again) = again
+                && let Err(conflict) = self.index.hold(again).await
+            {
+                tracing::debug!(%conflict, "not held");
+            }
+        };
+        if tokio::time::timeout(PATIENCE, holding).await.is_err() {
+            tracing::debug!("not held in time");
+        }
+    }
+
+    /// No node takes the pod: what is held for it is of no use, and neither are devices on a node that it was not bound
+    /// to.
+    pub(super) async fn unplaceable(&self, asked: &Asked, pinned: bool) {
+        if let Some(id) = asked.held {
+            self.index.drop_hold(id).await;
+        }
+        if pinned && binding::is_pinned(&asked.snapshot, &asked.pod) {
+            let metrics = self.metrics.clone();
+            self.binder.give_back(&asked.pod, move |outcome| {
+                metrics.given_back(match outcome {
+                    GiveBack::Done => GivenBack::Done,
+                    GiveBack::Kept => GivenBack::Kept,
+                    GiveBack::Shed => GivenBack::Shed,
+                    GiveBack::Failed => GivenBack::Error,
+                });
+            });
+        }
+    }
+}
