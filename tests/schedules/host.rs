@@ -125,6 +125,8 @@ impl Ord for Timed {
 
 pub(crate) struct Slot {
     pub(crate) replica: Option<Replica>,
+    /// Writes it sent in all its lives.
+    pub(crate) writes: u64,
     pub(crate) life: u64,
     pub(crate) died_at: u64,
     pub(crate) frozen_until: u64,
@@ -155,19 +157,20 @@ pub(crate) struct Host {
     checks: Checks,
     judge: Judge,
     outcome: Outcome,
-    trace: Option<Vec<String>>,
+    trace: Vec<String>,
     over: bool,
 }
 
 impl Host {
-    /// Runs one schedule to its end; with the trace, if wanted.
-    pub(crate) fn run(seed: u64, traced: bool) -> (Outcome, Vec<String>) {
+    /// Runs one schedule to its end: what it came to, and what happened.
+    pub(crate) fn run(seed: u64) -> (Outcome, Vec<String>) {
         let scenario = Scenario::draw(seed);
         let mut rng = Rng::new(seed);
         let odds = scenario.odds.clone();
         let scheduler = scheduler::start(0, rng.fork(), odds.other_node, odds.second_bind);
         let slots = (0..scenario.replicas).map(|_| Slot {
             replica: Some(Replica::start(0, &scenario.policy)),
+            writes: 0,
             life: 0,
             died_at: 0,
             frozen_until: 0,
@@ -192,12 +195,15 @@ impl Host {
             },
             judge: Judge::new(&scenario.policy),
             scenario,
-            outcome: Outcome::default(),
-            trace: traced.then(Vec::new),
+            outcome: Outcome {
+                seed,
+                ..Outcome::default()
+            },
+            trace: vec![],
             over: false,
         };
         host.play();
-        (host.outcome, host.trace.unwrap_or_default())
+        (host.outcome, host.trace)
     }
 
     fn play(&mut self) {
@@ -360,8 +366,6 @@ impl Host {
     }
 
     pub(crate) fn note(&mut self, words: impl FnOnce() -> String) {
-        if let Some(trace) = &mut self.trace {
-            trace.push(format!("{:>9.3} {}", self.now as f64 / 1000.0, words()));
-        }
+        self.trace.push(format!("{:>9.3} {}", self.now as f64 / 1000.0, words()));
     }
 }

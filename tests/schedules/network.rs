@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use super::host::{Event, Host, Life, Out, Who};
 use super::replica::{Ask, Told};
 use super::rules::{self, Answer, Request};
+use super::scenario::Act;
 use super::store::text;
 use wattlane::model::NamespacedName;
 
@@ -63,6 +64,10 @@ impl Host {
     fn send(&mut self, from: Life, at: u64, request: Request, reply: oneshot::Sender<Answer>) -> u64 {
         let mut arrives = at + self.rng.range(1, 5);
         let reads = request.method == "GET";
+        if let (Who::Replica(i), false) = (from.0, reads) {
+            self.slots[i].writes += 1;
+            self.snap(i, at);
+        }
         if self.is_cut(from.0) || self.rng.permille(self.odds.lost_request) {
             self.count("request lost");
             self.note(|| format!("{from:?} {} {} is lost", request.method, request.path));
@@ -124,6 +129,21 @@ impl Host {
             },
         );
         arrives
+    }
+
+    /// A replica that is to die or to hang at this very write does: before it is carried out, or just after.
+    fn snap(&mut self, i: usize, at: u64) {
+        let writes = self.slots[i].writes;
+        let Some((_, hangs)) = self.scenario.snaps.iter().find(|(n, _)| *n == writes).copied() else { return };
+        if at >= self.scenario.calm_at {
+            return;
+        }
+        let when = at + self.rng.range(0, 8);
+        let act = match hangs {
+            true => Act::Freeze(i as u64, self.rng.range(500, 25_000)),
+            false => Act::Crash(i as u64),
+        };
+        self.later(when, Event::Act(act));
     }
 
     /// Half the time the caller hears that the connection broke, half the time nothing.

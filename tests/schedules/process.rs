@@ -44,11 +44,13 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(now: u64) -> Self {
-        let runtime = Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime");
+        let mut builder = Builder::new_current_thread();
+        builder.enable_time().start_paused(true);
+        // Which waiter of a watch channel is woken first, and which branch of a select is looked at first, is drawn by the
+        // runtime; only with this can the draw be repeated.
+        #[cfg(tokio_unstable)]
+        builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&now.to_le_bytes()));
+        let runtime = builder.build().expect("a runtime");
         let born = runtime.block_on(async { Instant::now() });
         Self {
             runtime: Some(runtime),

@@ -79,6 +79,8 @@ pub(crate) struct Scenario {
     /// Watts the domain `rack=a` may draw.
     pub(crate) budget: Option<u64>,
     pub(crate) odds: Odds,
+    /// At which writes a replica is killed, or (true) hangs, with the write on its way.
+    pub(crate) snaps: Vec<(u64, bool)>,
     /// By time in milliseconds.
     pub(crate) acts: Vec<(u64, Act)>,
     /// When faults end.
@@ -92,7 +94,7 @@ impl Scenario {
         let mut rng = Rng::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed);
         let mut objects = vec![namespace()];
         objects.extend(classes());
-        let nodes = rng.range(1, 6);
+        let nodes = *rng.pick(&[1, 2, 2, 3, 3, 4, 6]);
         let mut plants: Vec<Plant> = vec![];
         for n in 0..nodes {
             let kind = *rng.pick(&[Cards::Whole, Cards::Whole, Cards::Whole, Cards::Halves, Cards::Shares]);
@@ -128,6 +130,14 @@ impl Scenario {
         }
         let calm_at = rng.range(15, 60) * 1000;
         let replicas = 1;
+        let mut snaps = vec![];
+        if rng.percent(40) {
+            let mut at = 0;
+            for _ in 0..rng.range(1, 4) {
+                at += rng.range(1, 25);
+                snaps.push((at, rng.percent(30)));
+            }
+        }
         let acts = acts(&mut rng, count, replicas, nodes, calm_at);
         Self {
             replicas,
@@ -137,6 +147,7 @@ impl Scenario {
             policy,
             budget,
             odds: Odds::draw(&mut rng),
+            snaps,
             acts,
             calm_at,
         }
@@ -151,20 +162,20 @@ impl Odds {
             false => 0,
         };
         Self {
-            lost_request: odd(40, 80),
-            lost_answer: odd(40, 80),
-            late: odd(40, 60),
-            conflict: odd(40, 60),
-            throttled: odd(30, 60),
-            server_error: odd(40, 60),
-            slow_call: odd(40, 100),
-            doubled_event: odd(40, 100),
-            broken_watch: odd(40, 30),
-            stalled_watch: odd(40, 30),
-            lost_extender_call: odd(30, 50),
-            other_node: odd(60, 500),
-            second_bind: odd(40, 300),
-            slow_watches: odd(25, 1) > 0,
+            lost_request: odd(40, 200),
+            lost_answer: odd(40, 300),
+            late: odd(50, 300),
+            conflict: odd(40, 200),
+            throttled: odd(30, 200),
+            server_error: odd(40, 250),
+            slow_call: odd(40, 250),
+            doubled_event: odd(40, 300),
+            broken_watch: odd(40, 60),
+            stalled_watch: odd(40, 60),
+            lost_extender_call: odd(30, 100),
+            other_node: odd(60, 600),
+            second_bind: odd(50, 500),
+            slow_watches: odd(35, 1) > 0,
             slow_keepers: odd(40, 1) > 0,
         }
     }
@@ -186,9 +197,10 @@ fn acts(rng: &mut Rng, pods: u64, replicas: u64, nodes: u64, calm_at: u64) -> Ve
             acts.push((at, make(rng)));
         }
     };
-    some(rng, pods / 2, &|r| Act::Delete(r.below(1000)), &mut acts);
-    some(rng, pods / 4, &|r| Act::ForceDelete(r.below(1000)), &mut acts);
-    some(rng, pods / 2, &|r| Act::Finish(r.below(1000)), &mut acts);
+    let churn = *rng.pick(&[0, 1, 2, 2]);
+    some(rng, pods * churn / 5, &|r| Act::Delete(r.below(1000)), &mut acts);
+    some(rng, pods * churn / 10, &|r| Act::ForceDelete(r.below(1000)), &mut acts);
+    some(rng, pods * churn / 3, &|r| Act::Finish(r.below(1000)), &mut acts);
     if rng.percent(40) {
         some(rng, 3, &|r| Act::Crash(r.below(replicas)), &mut acts);
     }
