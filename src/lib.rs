@@ -8,6 +8,7 @@ pub mod cli;
 pub mod cluster;
 pub mod convert;
 pub mod index;
+pub mod leader;
 pub mod metrics;
 pub mod model;
 pub mod placement;

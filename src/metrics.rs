@@ -46,6 +46,11 @@ pub struct Metrics {
     given_back: IntCounterVec,
     pub refused_pods: IntGauge,
     pub pokes: IntCounter,
+    /// Read, not counted here: see `Metrics::leadership`.
+    leader: IntGauge,
+    leader_changes: IntCounterVec,
+    lease_failures: IntCounter,
+    label_failures: IntCounter,
     tls_reloads: IntCounterVec,
     pub tls_not_after: IntGauge,
     pub handshake_failures: IntCounter,
@@ -185,6 +190,23 @@ impl Metrics {
                 "wattlane_pokes_total",
                 "Refused pods poked because they could fit now.",
             )?,
+            leader: gauge(r, "wattlane_leader", "1 while this replica may bind.")?,
+            leader_changes: counters(
+                r,
+                "wattlane_leader_changes_total",
+                "Leadership gained and lost by this replica.",
+                &["change"],
+            )?,
+            lease_failures: counter(
+                r,
+                "wattlane_lease_renew_failures_total",
+                "Renewals of the Lease we held that failed or were not answered.",
+            )?,
+            label_failures: counter(
+                r,
+                "wattlane_leader_label_failures_total",
+                "Failed tries to put the leader's label on our pod, or off.",
+            )?,
             tls_reloads: counters(
                 r,
                 "wattlane_tls_reloads_total",
@@ -264,6 +286,9 @@ impl Metrics {
         for given in GivenBack::ALL {
             self.given_back.with_label_values(&[given.as_str()]);
         }
+        for change in ["gained", "lost"] {
+            self.leader_changes.with_label_values(&[change]);
+        }
         for outcome in ["taken", "refused"] {
             self.tls_reloads.with_label_values(&[outcome]);
         }
@@ -338,6 +363,21 @@ impl Metrics {
     pub fn tls_reload(&self, taken: bool) {
         let outcome = if taken { "taken" } else { "refused" };
         self.tls_reloads.with_label_values(&[outcome]).inc();
+    }
+
+    /// Where the election stands: whether this replica may bind, and what has happened since the start.
+    pub fn leadership(&self, leads: bool, gained: u64, lost: u64, renew_failures: u64, label_failures: u64) {
+        self.leader.set(i64::from(leads));
+        let gain = self.leader_changes.with_label_values(&["gained"]);
+        let loss = self.leader_changes.with_label_values(&["lost"]);
+        for (counter, total) in [
+            (&gain, gained),
+            (&loss, lost),
+            (&self.lease_failures, renew_failures),
+            (&self.label_failures, label_failures),
+        ] {
+            counter.inc_by(total.saturating_sub(counter.get()));
+        }
     }
 
     /// The power domains as they are now: `label=value`, budget and use in watts, and whether all that is in use is

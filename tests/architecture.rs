@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("publish", &["model", "snapshot", "index", "convert"]),
     ("wire", &["model", "convert"]),
     ("cluster", &["model", "index", "publish", "convert"]),
+    ("leader", &["model", "index", "publish", "cluster"]),
     (
         "binding",
         &[
@@ -27,6 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "selector",
             "placement",
             "cluster",
+            "leader",
         ],
     ),
     (
@@ -66,6 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "selector",
             "placement",
             "cluster",
+            "leader",
             "binding",
             "convert",
             "wire",
@@ -88,6 +91,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "selector",
             "placement",
             "cluster",
+            "leader",
             "convert",
             "wire",
             "certs",

@@ -19,6 +19,7 @@ use crate::admission::{Admitter, Skip};
 use crate::binding::{self, Binder};
 use crate::cluster::Cluster;
 use crate::index::Index;
+use crate::leader::{self, Leadership};
 use crate::metrics::{Metrics, Readiness};
 use crate::placement::{self, Context, Demand, Rules};
 use crate::policy::{Policy, PolicyClassifier};
@@ -51,6 +52,8 @@ pub struct Core {
     pub readiness: Arc<Readiness>,
     pub admitter: Arc<Admitter>,
     pub binder: Binder,
+    /// None: there is one replica, which binds.
+    pub leadership: Option<Leadership>,
     tasks: Arc<std::sync::Mutex<JoinSet<Ended>>>,
     /// Ends the tasks that look after themselves.
     stop: CancellationToken,
@@ -83,6 +86,7 @@ impl Core {
         tasks.spawn(async { ("policy reload", reload.await) });
 
         let (stats, seen) = (running.stats, reader.clone());
+        metrics.leadership(true, 0, 0, 0, 0);
         metrics.on_render(move |metrics| {
             metrics
                 .snapshot_version
@@ -120,9 +124,36 @@ impl Core {
             readiness,
             admitter: Arc::new(admitter),
             binder,
+            leadership: None,
             tasks: Arc::new(std::sync::Mutex::new(tasks)),
             stop,
         })
+    }
+
+    /// One of several replicas: from now on it binds only while it is elected. Before `serve`.
+    #[must_use]
+    pub fn elected(mut self, settings: leader::Settings) -> Self {
+        let (leadership, election) = leader::elect(self.cluster.clone(), settings);
+        let shown = leadership.clone();
+        self.metrics.on_render(move |metrics| {
+            let s = shown.stats();
+            metrics.leadership(
+                shown.leads(),
+                s.gained(),
+                s.lost(),
+                s.renew_failures(),
+                s.label_failures(),
+            );
+        });
+        self.binder = self.binder.led_by(leadership.clone());
+        self.leadership = Some(leadership);
+        let mut tasks = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        tasks.spawn(async {
+            election.await;
+            ("election", Ok(()))
+        });
+        drop(tasks);
+        self
     }
 
     /// Starts, and waits until every kind has been listed once.

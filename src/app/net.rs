@@ -186,7 +186,7 @@ impl App {
         self.shutdown().await
     }
 
-    /// Stops taking requests, lets those in flight and binds under way end, then stops the rest.
+    /// Stops taking requests, lets those in flight and binds under way end, gives the Lease back, then stops the rest.
     pub async fn shutdown(&mut self) -> anyhow::Result<()> {
         self.stop.cancel();
         // The server is the one task this token ends.
@@ -203,6 +203,9 @@ impl App {
                 binds = self.core.binder.running(),
                 "binds are still under way: the next start finds what they wrote in the API"
             );
+        } else if let Some(leadership) = &self.core.leadership {
+            // Not while binds write: the next leader begins at once.
+            leadership.resign().await;
         }
         self.core.stop.cancel();
         self.tasks.shutdown().await;

@@ -1,5 +1,6 @@
 //! The steps of one bind: find the pod, place it, reserve in the index, write the claims, bind; or undo.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
@@ -7,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use super::conditions;
 use super::settle::{BoundTo, Claimed, Pause, Writes, bound_elsewhere, pod_gone};
 use super::{BindError, BindFailure, BindOutcome, BindRequest, Shared};
+use crate::cluster::Cluster;
 use crate::index::{Reservation, ReservationId, ReservedClaim};
 use crate::model::{Consumer, Name, Pod, Readiness, Reason};
 use crate::placement::{ClaimPlacement, Rules};
@@ -26,21 +28,41 @@ enum Round {
 
 pub(super) struct Attempt<'a> {
     shared: &'a Shared,
+    cluster: &'a dyn Cluster,
     rules: &'a Rules,
     request: &'a BindRequest,
     /// Nothing is begun after this: the caller has gone, and the scheduler may have another plan.
     deadline: Instant,
     started: Instant,
+    /// What it holds in the index; for whoever ends it from outside.
+    reserved: Mutex<Option<ReservationId>>,
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(shared: &'a Shared, rules: &'a Rules, request: &'a BindRequest, deadline: Instant) -> Self {
+    pub(super) fn new(
+        shared: &'a Shared,
+        cluster: &'a dyn Cluster,
+        rules: &'a Rules,
+        request: &'a BindRequest,
+        deadline: Instant,
+    ) -> Self {
         Self {
             shared,
+            cluster,
             rules,
             request,
             deadline,
             started: Instant::now(),
+            reserved: Mutex::default(),
+        }
+    }
+
+    /// Gives up what it holds in the index, whatever became of its writes. Only for an attempt that was ended because
+    /// nothing may be written any more.
+    pub(super) async fn abandon(&self) {
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(id) = reserved {
+            self.shared.index.release(id).await;
         }
     }
 
@@ -102,7 +124,7 @@ impl<'a> Attempt<'a> {
         }
         let mut pause = Pause::new();
         loop {
-            match self.shared.cluster.pod(key).await {
+            match self.cluster.pod(key).await {
                 Ok(Some(pod)) => return Ok(pod),
                 Ok(None) => return Err(pod_gone(key)),
                 Err(e) if Instant::now() >= self.deadline => {
@@ -165,7 +187,9 @@ impl<'a> Attempt<'a> {
             node: self.request.node.clone(),
             claims,
         };
-        self.shared.index.reserve(reservation).await.map(Some).map_err(|e| e.0)
+        let id = self.shared.index.reserve(reservation).await.map_err(|e| e.0)?;
+        *self.reserved.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+        Ok(Some(id))
     }
 
     async fn write(
@@ -176,6 +200,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Round, BindError> {
         let writes = Writes {
             shared: self.shared,
+            cluster: self.cluster,
             pod: &pod.key,
             consumer: Consumer {
                 resource: "pods".into(),

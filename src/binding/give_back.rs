@@ -63,9 +63,17 @@ impl Binder {
         };
         let (key, uid) = (pod.key.clone(), pod.uid.clone());
         let span = tracing::info_span!("give back", pod = %key, uid = %uid);
+        // One that binds elsewhere is not given back from here.
+        let Ok(mandate) = self.mandate() else {
+            return done(GiveBack::Kept);
+        };
         let work = async move {
-            let (cluster, since) = (shared.cluster.clone(), shared.started);
-            let outcome = give_back(shared, &*cluster, since, &key, &uid).await;
+            let since = shared.started;
+            let outcome = tokio::select! {
+                biased;
+                () = mandate.over() => GiveBack::Failed,
+                outcome = give_back(shared, &*mandate.cluster, since, &key, &uid) => outcome,
+            };
             drop(place);
             tracing::info!(?outcome, "devices on a node that the pod was not bound to");
             done(outcome);
@@ -106,6 +114,7 @@ async fn give_back(
     }
     let writes = Writes {
         shared: &shared,
+        cluster,
         pod: key,
         consumer: Consumer {
             resource: "pods".into(),

@@ -4,8 +4,10 @@
 //! Owns: one bind at a time per pod, the deadline towards the caller, and that work once begun is brought to an end
 //! when the caller has gone. The steps are in `attempt`, what a failed write means is in `settle`.
 //!
-//! A place for leadership: the replica that may bind is decided before `Binder::bind` is called; fencing by lease time
-//! belongs in front of each write, i.e. in a `Cluster` that wraps the real one.
+//! With several replicas, a bind belongs to one term of leadership: its writes go through that term's `Fence`, and it
+//! stops where it is when the term is over, as if the process had been killed. What it leaves in the API is found there
+//! by the next bind of the pod, wherever that is; what it reserved in the index is given up, since no bind of a later
+//! term begins before the index shows what was written.
 
 mod attempt;
 mod conditions;
@@ -31,6 +33,7 @@ use self::attempt::Attempt;
 use self::flights::Flights;
 use self::give_back::Returns;
 use crate::cluster::Cluster;
+use crate::leader::{Fence, Leadership, NotLeading, Term};
 use crate::model::{Name, NamespacedName, Pod, Reason, Refusal};
 use crate::placement::{self, ClaimPlacement, Context, Demand, Rules};
 use crate::publish::{IndexHandle, Reader};
@@ -86,6 +89,8 @@ impl Default for Limits {
 #[derive(Clone)]
 pub struct Binder {
     shared: Arc<Shared>,
+    /// None: there is one replica, and it binds.
+    leadership: Option<Leadership>,
 }
 
 /// Where the pod's claims would go on the node; empty: it has none. Pure, so that the steps can be tested apart from
@@ -143,7 +148,15 @@ impl Binder {
                 started: Instant::now(),
                 running: watch::Sender::new(0),
             }),
+            leadership: None,
         }
+    }
+
+    /// Binds only while this replica leads.
+    #[must_use]
+    pub fn led_by(mut self, leadership: Leadership) -> Self {
+        self.leadership = Some(leadership);
+        self
     }
 
     /// Idempotent: a pod that is bound to this node already is a success. `rules` are those of the policy in force now.
@@ -153,9 +166,12 @@ impl Binder {
     /// left in the API.
     pub async fn bind(&self, rules: Arc<Rules>, request: BindRequest) -> Result<BindOutcome, BindError> {
         let deadline = Instant::now() + self.shared.limits.answer;
+        let mandate = self
+            .mandate()
+            .map_err(|no| BindError::new(BindFailure::NotLeader, no.0))?;
         let span = tracing::info_span!("bind", pod = %request.pod, uid = %request.uid, node = %request.node);
         // A task of its own: a client that hangs up drops our future, and a write must not lose its undo with it.
-        let task = tokio::spawn(run(self.shared.clone(), rules, request, deadline).instrument(span));
+        let task = tokio::spawn(run(self.shared.clone(), mandate, rules, request, deadline).instrument(span));
         match timeout_at(deadline, task).await {
             Ok(Ok(result)) => result,
             Ok(Err(e)) => Err(BindError::new(
@@ -166,6 +182,14 @@ impl Binder {
                 BindFailure::Unfinished,
                 "the Kubernetes API is slow: the bind goes on, and its devices stay reserved until its result is known",
             )),
+        }
+    }
+
+    /// The right to write now.
+    fn mandate(&self) -> Result<Mandate, NotLeading> {
+        match &self.leadership {
+            None => Ok(Mandate::sole(&self.shared)),
+            Some(leadership) => Ok(Mandate::of(&self.shared, leadership.term()?)),
         }
     }
 
@@ -199,8 +223,43 @@ fn plan(context: Context<'_>, pod: &Pod, node: &Name, cut: &AtomicU32) -> Result
     placed
 }
 
+/// By what right a bind writes.
+struct Mandate {
+    cluster: Arc<dyn Cluster>,
+    term: Option<Term>,
+}
+
+impl Mandate {
+    fn sole(shared: &Shared) -> Self {
+        Self {
+            cluster: shared.cluster.clone(),
+            term: None,
+        }
+    }
+
+    fn of(shared: &Shared, term: Term) -> Self {
+        Self {
+            cluster: Arc::new(Fence::new(shared.cluster.clone(), term.clone())),
+            term: Some(term),
+        }
+    }
+
+    /// Returns when it has ended.
+    async fn over(&self) {
+        match &self.term {
+            Some(term) => term.over().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.term.as_ref().is_some_and(Term::is_over)
+    }
+}
+
 async fn run(
     shared: Arc<Shared>,
+    mandate: Mandate,
     rules: Arc<Rules>,
     request: BindRequest,
     deadline: Instant,
@@ -214,7 +273,24 @@ async fn run(
             "an earlier bind of this pod is still under way; trying again later will tell its result",
         ));
     };
-    let result = Attempt::new(&shared, &rules, &request, deadline).run(waited).await;
+    let attempt = Attempt::new(&shared, &*mandate.cluster, &rules, &request, deadline);
+    let result = tokio::select! {
+        biased;
+        () = mandate.over() => None,
+        result = attempt.run(waited) => Some(result),
+    };
+    let result = match result {
+        Some(Ok(outcome)) => Ok(outcome),
+        Some(Err(error)) if !mandate.is_over() => Err(error),
+        // Also where an attempt ended because its writes were refused for that: not by what it then says.
+        _ => {
+            attempt.abandon().await;
+            Err(BindError::new(
+                BindFailure::NotLeader,
+                "no longer the leader: what was written of this bind is left to the next one; trying again will find it",
+            ))
+        }
+    };
     // Another try begins with another filter.
     if result.is_err()
         && let Some(held) = shared.held_for(&request)

@@ -40,6 +40,9 @@ pub enum BindFailure {
     ApiRefused,
     /// The API cannot be reached or does not say what became of a write. The message says what that leaves.
     Unknown,
+    /// Another replica binds, or this one does not do so yet, or no longer. What was written of this call is left to
+    /// the leader.
+    NotLeader,
     /// An earlier bind of the same pod is still under way.
     Busy,
     /// No result yet; the bind goes on without its caller.
@@ -59,6 +62,7 @@ impl BindFailure {
             Self::Conflict => "conflict",
             Self::ApiRefused => "api_refused",
             Self::Unknown => "unknown",
+            Self::NotLeader => "not_leader",
             Self::Busy => "busy",
             Self::Unfinished => "unfinished",
             Self::Internal => "internal",

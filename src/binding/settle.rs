@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{BindError, BindFailure, Shared};
-use crate::cluster::WriteError;
+use crate::cluster::{Cluster, WriteError};
 use crate::model::{Allocation, Claim, Consumer, DeviceId, Name, NamespacedName, Pod};
 use crate::placement::ClaimPlacement;
 
@@ -47,6 +47,7 @@ pub(super) enum BoundTo {
 /// One pod's writes.
 pub(super) struct Writes<'a> {
     pub(super) shared: &'a Shared,
+    pub(super) cluster: &'a dyn Cluster,
     pub(super) pod: &'a NamespacedName,
     pub(super) consumer: Consumer,
     pub(super) node: &'a str,
@@ -68,7 +69,7 @@ impl Writes<'_> {
         let mut unanswered = None;
         let mut pause = Pause::new();
         loop {
-            let (no, why) = match self.shared.cluster.allocate(&claim, allocation, &self.consumer).await {
+            let (no, why) = match self.cluster.allocate(&claim, allocation, &self.consumer).await {
                 Ok(_) => return Claimed::Allocated,
                 Err(e @ WriteError::Unknown(_)) => {
                     unanswered = Some(Instant::now());
@@ -126,7 +127,7 @@ impl Writes<'_> {
         let held = claim.reserved_for.iter().any(|c| c.uid == self.consumer.uid);
         let mut pause = Pause::new();
         loop {
-            match self.shared.cluster.reserve(claim, &self.consumer).await {
+            match self.cluster.reserve(claim, &self.consumer).await {
                 Ok(_) if held => return Claimed::Kept,
                 Ok(_) => return Claimed::Reserved,
                 Err(WriteError::Conflict(m)) => return Claimed::Changed(m),
@@ -153,7 +154,7 @@ impl Writes<'_> {
         let mut unanswered = None;
         let mut pause = Pause::new();
         loop {
-            let (no, why) = match self.shared.cluster.bind(self.pod, &self.consumer.uid, self.node).await {
+            let (no, why) = match self.cluster.bind(self.pod, &self.consumer.uid, self.node).await {
                 Ok(()) => return BoundTo::Node,
                 Err(e @ WriteError::Unknown(_)) => {
                     unanswered = Some(Instant::now());
@@ -208,8 +209,8 @@ impl Writes<'_> {
         let until = Instant::now() + self.shared.limits.settle;
         let mut pause = Pause::new();
         loop {
-            let cluster = &self.shared.cluster;
-            match cluster
+            match self
+                .cluster
                 .unreserve(&claim.key, &claim.uid, &self.consumer, deallocate)
                 .await
             {
@@ -257,7 +258,7 @@ impl Writes<'_> {
     async fn read_claim(&self, key: &NamespacedName) -> Option<Option<Claim>> {
         let mut pause = Pause::new();
         loop {
-            match self.shared.cluster.claim(key).await {
+            match self.cluster.claim(key).await {
                 Ok(found) => return Some(found),
                 Err(_) if Instant::now() >= self.give_up() => return None,
                 Err(_) => pause.wait().await,
@@ -269,7 +270,7 @@ impl Writes<'_> {
     async fn read_pod(&self) -> Option<Option<Pod>> {
         let mut pause = Pause::new();
         loop {
-            match self.shared.cluster.pod(self.pod).await {
+            match self.cluster.pod(self.pod).await {
                 Ok(found) => return Some(found),
                 Err(_) if Instant::now() >= self.give_up() => return None,
                 Err(_) => pause.wait().await,

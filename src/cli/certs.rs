@@ -19,7 +19,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Names and IP addresses that clients reach the service by; localhost and 127.0.0.1 are always among them.
-    #[arg(long, value_delimiter = ',', default_value = "wattlane.wattlane-system.svc")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "wattlane.wattlane-system.svc,wattlane-extender.wattlane-system.svc"
+    )]
     dns: Vec<String>,
     /// Days that the serving and the client certificate are valid.
     #[arg(long, default_value_t = 365)]

@@ -3,6 +3,7 @@
 pub mod certs;
 pub mod check;
 mod client;
+mod election;
 mod explain;
 mod pending;
 mod probe;

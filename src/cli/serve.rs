@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::election::Election;
 use super::{ClusterArg, load_policy};
 use crate::app::{self, Core, Net, TlsFiles};
 use crate::cluster::embedded::Embedded;
@@ -37,6 +38,8 @@ pub(super) struct Args {
     /// Names (common name or DNS) a client certificate may carry; none: any the CA signed.
     #[arg(long, value_delimiter = ',', requires = "client_ca")]
     client_name: Vec<String>,
+    #[command(flatten)]
+    election: Election,
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -53,6 +56,13 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             core
         }
         None => Core::spawn(Arc::new(args.cluster.connect().await?), policy, true)?,
+    };
+    let core = match args.election.settings(embedded.is_none())? {
+        Some(settings) => {
+            tracing::info!(lease = %settings.lease, identity = &*settings.identity, "standing for election");
+            core.elected(settings)
+        }
+        None => core,
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(TlsFiles {

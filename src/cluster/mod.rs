@@ -1,14 +1,18 @@
 //! Where state comes from and writes go: the Kubernetes API, or files held in memory, behind one trait.
 
+pub mod deadline;
 pub mod embedded;
 pub mod files;
 pub mod kube;
+mod lease;
 
 use async_trait::async_trait;
 
 use crate::index::Kind;
 use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
 use crate::publish::IndexHandle;
+
+pub use lease::{Lease, LeaseWrite};
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,4 +84,36 @@ pub trait Cluster: Send + Sync + 'static {
 
     /// A harmless label patch on a pending pod, which makes kube-scheduler try it again.
     async fn poke(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError>;
+
+    /// The Lease as the API has it now (a consistent read); None: there is none.
+    async fn lease(&self, key: &NamespacedName) -> Result<Option<Lease>, WriteError> {
+        Err(no_leases(key))
+    }
+
+    /// Creates or changes a Lease under the precondition of the write; `Conflict` when it does not hold. Returns it as
+    /// written. Its times are of the writer's wall clock and for people only.
+    async fn write_lease(&self, key: &NamespacedName, _: &LeaseWrite) -> Result<Lease, WriteError> {
+        Err(no_leases(key))
+    }
+
+    /// Returns when the index has been told everything that was written to claims and pods before this call: what a
+    /// new leader must know of the old one's writes. Not the word of a watch, which may be late: a consistent read.
+    async fn caught_up(&self) -> Result<(), WriteError> {
+        Err(WriteError::Refused(
+            "this cluster cannot tell how new its watches are".to_owned(),
+        ))
+    }
+
+    /// `leader`: the pod carries [`LEADER_LABEL`], and no other pod of its namespace does. Else it does not.
+    async fn label_leader(&self, pod: &NamespacedName, leader: bool) -> Result<(), WriteError> {
+        let _ = leader;
+        Err(WriteError::Refused(format!("there is no pod {pod} of ours here")))
+    }
+}
+
+/// Says `true` on the pod that binds; the Service for the extender selects it.
+pub const LEADER_LABEL: &str = "wattlane.dev/leader";
+
+fn no_leases(key: &NamespacedName) -> WriteError {
+    WriteError::Refused(format!("this cluster has no leases: {key}"))
 }

@@ -46,6 +46,8 @@ pub enum Outcome {
     TooLarge,
     /// The body did not arrive in time.
     Timeout,
+    /// A bind that another replica would have taken.
+    NotLeader,
     /// Turned away because too much is going on.
     Shed,
     /// The cluster has not been read yet.
@@ -58,7 +60,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Ok,
         Self::Refused,
         Self::BadRequest,
@@ -66,6 +68,7 @@ impl Outcome {
         Self::NotFound,
         Self::TooLarge,
         Self::Timeout,
+        Self::NotLeader,
         Self::Shed,
         Self::NotReady,
         Self::NotBuilt,
@@ -83,6 +86,7 @@ impl Outcome {
             Self::NotFound => "not_found",
             Self::TooLarge => "too_large",
             Self::Timeout => "timeout",
+            Self::NotLeader => "not_leader",
             Self::Shed => "shed",
             Self::NotReady => "not_ready",
             Self::NotBuilt => "not_built",
@@ -130,6 +134,8 @@ pub enum Bound {
     Refused,
     /// Claims allocated; their devices are not ready yet.
     Awaited,
+    /// This replica does not bind, or no longer.
+    NotLeader,
     /// Somebody else changed an object, or took a device.
     Conflict,
     /// The API failed.
@@ -137,12 +143,13 @@ pub enum Bound {
 }
 
 impl Bound {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Bound,
         Self::Already,
         Self::WithoutClaims,
         Self::Refused,
         Self::Awaited,
+        Self::NotLeader,
         Self::Conflict,
         Self::Error,
     ];
@@ -154,6 +161,7 @@ impl Bound {
             Self::WithoutClaims => "without_claims",
             Self::Refused => "refused",
             Self::Awaited => "awaited",
+            Self::NotLeader => "not_leader",
             Self::Conflict => "conflict",
             Self::Error => "error",
         }

@@ -9,14 +9,13 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::route::Router;
+use super::route::{Leave, Router};
 use super::stall::Stall;
 use super::{Limits, Service, Tls};
 use crate::metrics::{Metrics, Readiness};
@@ -51,7 +50,7 @@ impl<S: Service> Server<S> {
             readiness,
         } = self;
         let permits = Arc::new(Semaphore::new(limits.connections));
-        let graceful = GracefulShutdown::new();
+        let leave = CancellationToken::new();
         let mut connections = JoinSet::new();
         let drain_delay = limits.drain_delay;
         let grace = limits.grace;
@@ -79,7 +78,7 @@ impl<S: Service> Server<S> {
             };
             match accepted {
                 Ok((stream, permit)) => {
-                    connections.spawn(connection(shared.clone(), stream, graceful.watcher(), permit));
+                    connections.spawn(connection(shared.clone(), stream, leave.child_token(), permit));
                 }
                 // Out of file descriptors, most likely: the connections we have must end first.
                 Err(error) => {
@@ -89,7 +88,9 @@ impl<S: Service> Server<S> {
             }
         }
         drop(listener);
-        if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+        leave.cancel();
+        let ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, ended).await.is_err() {
             tracing::warn!(
                 connections = connections.len(),
                 "grace period over: connections cut off"
@@ -111,7 +112,7 @@ async fn accept(
 async fn connection<S: Service>(
     shared: Arc<Shared<S>>,
     stream: TcpStream,
-    watcher: Watcher,
+    leave: CancellationToken,
     _permit: OwnedSemaphorePermit,
 ) {
     let _open = Open::new(shared.metrics.clone());
@@ -144,23 +145,38 @@ async fn connection<S: Service>(
 
     let asked = Arc::new(AtomicBool::new(false));
     let service = {
-        let (router, asked) = (shared.router.clone(), asked.clone());
+        let (router, asked, leave) = (shared.router.clone(), asked.clone(), leave.clone());
         service_fn(move |request| {
             asked.store(true, Ordering::Relaxed);
-            let (router, client) = (router.clone(), client.clone());
-            async move { Ok::<_, Infallible>(router.handle(&client, request).await) }
+            let (router, client, leave) = (router.clone(), client.clone(), leave.clone());
+            async move {
+                let response = router.handle(&client, request).await;
+                if response.extensions().get::<Leave>().is_some() {
+                    leave.cancel();
+                }
+                Ok::<_, Infallible>(response)
+            }
         })
     };
-    let served = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
+    let served = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(served);
-    let result = tokio::select! {
-        result = &mut served => result,
-        () = tokio::time::sleep(shared.limits.first_request) => {
-            if !asked.load(Ordering::Relaxed) {
-                tracing::debug!("no request came: connection closed");
-                return;
+    let (mut waiting, mut leaving) = (true, false);
+    let silence = tokio::time::sleep(shared.limits.first_request);
+    tokio::pin!(silence);
+    let result = loop {
+        tokio::select! {
+            result = &mut served => break result,
+            () = &mut silence, if waiting => {
+                waiting = false;
+                if !asked.load(Ordering::Relaxed) {
+                    tracing::debug!("no request came: connection closed");
+                    return;
+                }
             }
-            served.await
+            () = leave.cancelled(), if !leaving => {
+                leaving = true;
+                served.as_mut().graceful_shutdown();
+            }
         }
     };
     if let Err(error) = result {

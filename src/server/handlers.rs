@@ -220,6 +220,7 @@ impl Service for Handlers {
             return Err(BindFailure {
                 message,
                 refusal: false,
+                elsewhere: false,
             });
         }
         let rules = Arc::new(self.policy.load().rules());
@@ -244,6 +245,7 @@ impl Service for Handlers {
                 let bound = match error.kind {
                     Kind::Refused(_) | Kind::PodGone | Kind::BoundElsewhere | Kind::Unready => Bound::Refused,
                     Kind::Awaited => Bound::Awaited,
+                    Kind::NotLeader => Bound::NotLeader,
                     Kind::Conflict | Kind::Busy => Bound::Conflict,
                     Kind::ApiRefused | Kind::Unknown | Kind::Unfinished | Kind::Internal => Bound::Error,
                 };
@@ -251,6 +253,7 @@ impl Service for Handlers {
                 Err(BindFailure {
                     message: error.message.to_string(),
                     refusal: bound != Bound::Error,
+                    elsewhere: bound == Bound::NotLeader,
                 })
             }
         }

@@ -30,6 +30,11 @@ pub(super) struct Router<S> {
     admission: Semaphore,
 }
 
+/// On a response: after it, the connection is closed as politely as its protocol can. kube-scheduler keeps connections
+/// for as long as they work, and one to a replica that does not bind would work for ever.
+#[derive(Clone, Copy)]
+pub(super) struct Leave;
+
 /// No answer in the protocol of the path: a status and a line of words.
 pub(super) struct Rejected {
     status: StatusCode,
@@ -99,7 +104,10 @@ impl<S: Service> Router<S> {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         }
         // What is left of a body we did not read must not be taken for the next request. HTTP/2 ends the stream.
-        if one && matches!(outcome, Outcome::TooLarge | Outcome::Timeout) {
+        if outcome == Outcome::NotLeader {
+            response.extensions_mut().insert(Leave);
+        }
+        if one && matches!(outcome, Outcome::TooLarge | Outcome::Timeout | Outcome::NotLeader) {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));

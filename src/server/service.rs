@@ -25,6 +25,8 @@ pub struct BindFailure {
     pub message: String,
     /// A "no" that was to be expected now and then, not a fault.
     pub refusal: bool,
+    /// Another replica binds: the caller's next connection may lead there, this one never will.
+    pub elsewhere: bool,
 }
 
 /// The decisions behind the routes. A panic in one fails its request only.

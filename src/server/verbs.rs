@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::route::{Rejected, rejected};
-use super::{Failure, Service};
+use super::{BindFailure, Failure, Service};
 use crate::metrics::{Admitted, Metrics, Outcome};
 use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, WireError, extender};
 
@@ -82,10 +82,10 @@ pub(super) async fn bind(service: &impl Service, body: &[u8]) -> Answer {
     match service.bind(&args).await {
         Ok(()) => answered(Outcome::Ok, extender::bind_result(None)),
         Err(failure) => {
-            let outcome = if failure.refusal {
-                Outcome::Refused
-            } else {
-                Outcome::Error
+            let outcome = match failure {
+                BindFailure { elsewhere: true, .. } => Outcome::NotLeader,
+                BindFailure { refusal: true, .. } => Outcome::Refused,
+                _ => Outcome::Error,
             };
             answered(outcome, extender::bind_result(Some(&failure.message)))
         }

@@ -14,6 +14,7 @@ use crate::manifests::{SYSTEM, apply, manifest};
 use crate::objects;
 use crate::plane::Plane;
 use crate::process::free_ports;
+use crate::replicas::{self, Replicas};
 use crate::users::User;
 use crate::wait::{SOON, until};
 
@@ -27,6 +28,9 @@ pub(crate) struct Cluster {
     client: kube::Client,
     listen: u16,
     admin: u16,
+    /// Where kube-scheduler finds the extender: wattlane itself, or what leads to the replica that leads.
+    extender: u16,
+    replicas: Option<Replicas>,
 }
 
 /// Runs a test in a cluster of its own. Logs are printed when it fails; nothing is left running either way.
@@ -46,15 +50,37 @@ pub(crate) async fn run_with(flags: &[&str], test: impl AsyncFnOnce(&mut Cluster
     }
 }
 
+/// With two replicas, `replicas::A` and `B`, of which one leads; admission is B's.
+pub(crate) async fn run_replicas(test: impl AsyncFnOnce(&mut Cluster) -> Result<()>) {
+    let mut cluster = Box::pin(Cluster::start_with(&[], true))
+        .await
+        .unwrap_or_else(|e| panic!("no cluster: {e:#}"));
+    let outcome = test(&mut cluster).await.and_then(|()| cluster.plane.all_alive());
+    if let Err(e) = outcome {
+        cluster.plane.report();
+        panic!("{e:#}");
+    }
+}
+
 impl Cluster {
     async fn start(flags: &[&str]) -> Result<Self> {
+        Self::start_with(flags, false).await
+    }
+
+    async fn start_with(flags: &[&str], replicated: bool) -> Result<Self> {
         let plane = Plane::start_with(flags).await?;
         let [listen, admin, scheduler] = free_ports()?;
+        let replicas = match replicated {
+            true => Some(Replicas::start(plane.client(), listen, admin).await?),
+            false => None,
+        };
         let mut cluster = Self {
             client: plane.client(),
             plane,
             listen,
             admin,
+            extender: replicas.as_ref().map_or(listen, |r| r.port),
+            replicas,
         };
         match cluster.install(scheduler).await {
             Ok(()) => Ok(cluster),
@@ -79,7 +105,15 @@ impl Cluster {
         self.apply(&objects::device_class(), "").await?;
         let policy = &manifest("policy.yaml")?[0]["data"]["policy.yaml"];
         std::fs::write(self.policy(), policy.as_str().context("policy.yaml holds no policy")?)?;
-        self.start_wattlane().await?;
+        match self.replicas.is_some() {
+            true => {
+                for name in [replicas::A, replicas::B] {
+                    self.apply(&replicas::pod(name), SYSTEM).await?;
+                    self.start_replica(name).await?;
+                }
+            }
+            false => self.start_wattlane().await?,
+        }
         self.register_webhook().await?;
         self.start_scheduler(scheduler_port).await
     }
@@ -99,12 +133,24 @@ impl Cluster {
 
     /// Starts `wattlane serve` and waits until it is ready.
     async fn start_wattlane(&mut self) -> Result<()> {
+        self.serve(WATTLANE, self.listen, self.admin, &[]).await
+    }
+
+    /// Starts a replica as its pod would.
+    async fn start_replica(&mut self, name: &'static str) -> Result<()> {
+        let replicas = self.replicas.as_ref().context("a cluster with replicas")?;
+        let (listen, admin) = replicas.ports(name);
+        self.serve(name, listen, admin, &[("POD_NAMESPACE", SYSTEM), ("POD_NAME", name)])
+            .await
+    }
+
+    async fn serve(&mut self, name: &'static str, listen: u16, admin: u16, env: &[(&str, &str)]) -> Result<()> {
         let certificates = self.certificates();
         let mut command = Command::new(env!("CARGO_BIN_EXE_wattlane"));
         command
             .args(["serve", "--cluster", "kube"])
-            .args(["--listen", &format!("127.0.0.1:{}", self.listen)])
-            .args(["--admin-listen", &format!("127.0.0.1:{}", self.admin)])
+            .args(["--listen", &format!("127.0.0.1:{listen}")])
+            .args(["--admin-listen", &format!("127.0.0.1:{admin}")])
             .arg("--policy")
             .arg(self.policy())
             .arg("--tls-cert")
@@ -113,14 +159,28 @@ impl Cluster {
             .arg(certificates.join("tls.key"))
             .arg("--client-ca")
             .arg(certificates.join("ca.crt"))
+            .envs(env.iter().copied())
             .env("KUBECONFIG", self.plane.kubeconfig(User::Wattlane));
-        self.plane.run(WATTLANE, command)?;
-        self.wattlane_ready().await
+        self.plane.run(name, command)?;
+        self.plane.healthy(&format!("http://127.0.0.1:{admin}/readyz")).await
     }
 
     async fn wattlane_ready(&mut self) -> Result<()> {
         let ready = format!("http://127.0.0.1:{}/readyz", self.admin);
         self.plane.healthy(&ready).await
+    }
+
+    /// As the kubelet ends a container; waits for its end.
+    pub(crate) async fn terminate(&mut self, name: &str) -> Result<()> {
+        self.plane.terminate(name).await
+    }
+
+    /// A replica that was killed, again; returns when it is ready.
+    pub(crate) async fn revive_replica(&mut self, name: &str) -> Result<()> {
+        self.plane.revive(name)?;
+        let replicas = self.replicas.as_ref().context("a cluster with replicas")?;
+        let (_, admin) = replicas.ports(name);
+        self.plane.healthy(&format!("http://127.0.0.1:{admin}/readyz")).await
     }
 
     /// SIGKILL for wattlane or a part of the control plane, in the middle of whatever it does.
@@ -190,7 +250,7 @@ impl Cluster {
         let mut config: Value = serde_saphyr::from_str(text.context("no config.yaml in scheduler.yaml")?)?;
         config["clientConnection"] = json!({"kubeconfig": self.plane.kubeconfig(User::WattlaneScheduler)});
         let extender = &mut config["extenders"][0];
-        extender["urlPrefix"] = json!(format!("https://127.0.0.1:{}/extender", self.listen));
+        extender["urlPrefix"] = json!(format!("https://127.0.0.1:{}/extender", self.extender));
         let certificates = self.certificates();
         extender["tlsConfig"] = json!({
             "caFile": certificates.join("ca.crt"),

@@ -13,12 +13,14 @@ mod manifests;
 mod objects;
 mod plane;
 mod process;
+mod replicas;
 mod users;
 mod wait;
 
 mod binding;
 mod fabric;
 mod faults;
+mod leader;
 mod probe;
 mod refusal;
 mod taint_rules;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, ValidationDirective};
 use kube::core::GroupVersionKind;
@@ -85,6 +86,13 @@ async fn every_manifest_is_accepted_and_its_role_is_enforced() {
         ensure!(
             matches!(&deleted, Err(kube::Error::Api(e)) if e.code == 403),
             "deletes pods: {deleted:?}"
+        );
+        let lease = Api::<Lease>::namespaced(plane.connect(User::Wattlane).await?, SYSTEM)
+            .get("wattlane-scheduler")
+            .await;
+        ensure!(
+            matches!(&lease, Err(kube::Error::Api(e)) if e.code == 403),
+            "reads the Lease of another: {lease:?}"
         );
         Ok(())
     };

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::process::{Process, free_ports};
 use crate::users::{self, User};
-use crate::wait::{Hopeless, until};
+use crate::wait::{Hopeless, SOON, until};
 
 const START: Duration = Duration::from_secs(90);
 const ATTEMPTS: usize = 3;
@@ -209,6 +209,20 @@ impl Plane {
             "{name} had ended by itself\n{}",
             process.tail()
         );
+        process.kill();
+        Ok(())
+    }
+
+    /// SIGTERM for one process; an error unless it ends well, and soon.
+    pub(crate) async fn terminate(&mut self, name: &str) -> Result<()> {
+        let process = self.process(name)?;
+        ensure!(!process.killed(), "{name} is killed already");
+        process.ask_to_end()?;
+        let status = until(&format!("the end of {name}"), SOON, async || {
+            process.ended().context("it runs")
+        })
+        .await?;
+        ensure!(status.success(), "{name} ended with {status}\n{}", process.tail());
         process.kill();
         Ok(())
     }

@@ -63,6 +63,16 @@ impl Process {
         end(&mut self.child);
     }
 
+    /// SIGTERM, as the kubelet sends it. See `ended`; then `kill` tidies up.
+    pub(crate) fn ask_to_end(&mut self) -> io::Result<()> {
+        let id = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &id]).status()?;
+        match asked.success() {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("kill: {asked}"))),
+        }
+    }
+
     pub(crate) fn killed(&self) -> bool {
         self.killed
     }

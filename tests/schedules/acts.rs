@@ -5,7 +5,7 @@ use wattlane::index::Kind;
 use wattlane::model::NamespacedName;
 
 use super::host::{Event, Host, Who};
-use super::replica::Replica;
+use super::replica::{Replica, SYSTEM};
 use super::rules;
 use super::scenario::{Act, Odds};
 use super::scheduler;
@@ -30,7 +30,7 @@ impl Host {
                 let running: Vec<_> = self
                     .store
                     .pods()
-                    .filter(|p| !p.node_name.is_empty() && !p.finished)
+                    .filter(|p| !p.node_name.is_empty() && !p.finished && &*p.key.namespace != SYSTEM)
                     .collect();
                 let Some(key) = nth(&running, n).map(|p| p.key.clone()) else {
                     return;
@@ -97,7 +97,11 @@ impl Host {
     }
 
     fn delete(&mut self, n: u64, force: bool) {
-        let pods: Vec<_> = self.store.pods().filter(|p| !p.deleting).collect();
+        let pods: Vec<_> = self
+            .store
+            .pods()
+            .filter(|p| !p.deleting && &*p.key.namespace != SYSTEM)
+            .collect();
         let Some((key, bound)) = nth(&pods, n).map(|p| (p.key.clone(), !p.node_name.is_empty() && !p.finished)) else {
             return;
         };
@@ -127,7 +131,8 @@ impl Host {
         let slot = &mut self.slots[i];
         if slot.replica.is_none() {
             slot.life += 1;
-            slot.replica = Some(Replica::start(self.now, &self.scenario.policy));
+            let elected = Host::candidate(&self.scenario, i, slot.life);
+            slot.replica = Some(Replica::start(self.now, &self.scenario.policy, elected));
             self.note(|| format!("replica {i} starts"));
         }
     }

@@ -5,15 +5,17 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use wattlane::index::Kind;
+use wattlane::model::NamespacedName;
 
 use super::checks::Checks;
 use super::feeds::Cursor;
 use super::keepers::{self, Duty};
 use super::process::Process;
 use super::quiet::Judge;
-use super::replica::{Ask, Replica, Told};
+use super::replica::{Ask, Replica, SYSTEM, Told};
 use super::rng::Rng;
 use super::rules::{Answer, Request};
 use super::scenario::{Act, Odds, Scenario};
@@ -168,8 +170,8 @@ impl Host {
         let mut rng = Rng::new(seed);
         let odds = scenario.odds.clone();
         let scheduler = scheduler::start(0, rng.fork(), odds.other_node, odds.second_bind);
-        let slots = (0..scenario.replicas).map(|_| Slot {
-            replica: Some(Replica::start(0, &scenario.policy)),
+        let slots = (0..scenario.replicas).map(|i| Slot {
+            replica: Some(Replica::start(0, &scenario.policy, Self::candidate(&scenario, i, 0))),
             writes: 0,
             life: 0,
             died_at: 0,
@@ -206,7 +208,17 @@ impl Host {
         (host.outcome, host.trace)
     }
 
+    /// Its pod, and a name of its own in each life.
+    pub(crate) fn candidate(scenario: &Scenario, i: usize, life: u64) -> Option<(NamespacedName, String)> {
+        let pod = NamespacedName::new(SYSTEM, format!("wattlane-{i}"));
+        (scenario.replicas > 1).then(|| (pod, format!("{i}-{life}")))
+    }
+
     fn play(&mut self) {
+        for i in 0..self.slots.len() {
+            self.store.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": SYSTEM, "name": format!("wattlane-{i}")},
+                "spec": {"nodeName": "control", "containers": []}, "status": {"phase": "Running"}}));
+        }
         for object in self.scenario.objects.clone() {
             self.store.create(object);
         }
@@ -366,6 +378,7 @@ impl Host {
     }
 
     pub(crate) fn note(&mut self, words: impl FnOnce() -> String) {
-        self.trace.push(format!("{:>9.3} {}", self.now as f64 / 1000.0, words()));
+        self.trace
+            .push(format!("{:>9.3} {}", self.now as f64 / 1000.0, words()));
     }
 }

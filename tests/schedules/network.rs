@@ -4,10 +4,11 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::host::{Event, Host, Life, Out, Who};
-use super::replica::{Ask, Told};
+use super::replica::{Ask, SYSTEM, Told};
 use super::rules::{self, Answer, Request};
 use super::scenario::Act;
 use super::store::text;
+use wattlane::index::Kind;
 use wattlane::model::NamespacedName;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +118,9 @@ impl Host {
         };
         if self.rng.permille(odds.slow_call) {
             self.count("slow call");
-            arrives += self.rng.range(50, 6000);
+            let slow = self.rng.range(50, 6000);
+            // One that is held up for longer than it is wanted ends with it.
+            arrives += request.limit.map_or(slow, |limit| slow.min(limit));
         }
         self.later(
             arrives,
@@ -134,7 +137,9 @@ impl Host {
     /// A replica that is to die or to hang at this very write does: before it is carried out, or just after.
     fn snap(&mut self, i: usize, at: u64) {
         let writes = self.slots[i].writes;
-        let Some((_, hangs)) = self.scenario.snaps.iter().find(|(n, _)| *n == writes).copied() else { return };
+        let Some((_, hangs)) = self.scenario.snaps.iter().find(|(n, _)| *n == writes).copied() else {
+            return;
+        };
         if at >= self.scenario.calm_at {
             return;
         }
@@ -170,9 +175,9 @@ impl Host {
                 }
             }
             Event::Asked { ask, reply } => {
-                let chosen = self.slots.iter().find_map(|s| s.replica.as_ref());
+                let chosen = self.route();
                 // Nobody is there: the connection is refused.
-                if let Some(replica) = chosen {
+                if let Some(replica) = chosen.and_then(|i| self.slots[i].replica.as_ref()) {
                     replica.ask(ask, reply);
                 }
             }
@@ -181,9 +186,26 @@ impl Host {
         }
     }
 
+    /// Where the Service of the extender leads: to the pod with the leader's label, now and then to one that was it.
+    fn route(&mut self) -> Option<usize> {
+        let all: Vec<usize> = (0..self.slots.len()).collect();
+        if all.len() == 1 || self.rng.permille(self.odds.wrong_replica) {
+            return Some(*self.rng.pick(&all));
+        }
+        let labelled = |i: &usize| {
+            let pod = self
+                .store
+                .raw(Kind::Pod, &NamespacedName::new(SYSTEM, format!("wattlane-{i}")));
+            pod.is_some_and(|raw| text(raw, "/metadata/labels/wattlane.dev~1leader") == "true")
+        };
+        let labelled: Vec<usize> = all.into_iter().filter(labelled).collect();
+        (!labelled.is_empty()).then(|| *self.rng.pick(&labelled))
+    }
+
     fn arrive(&mut self, from: Life, request: &Request, reply: Option<oneshot::Sender<Answer>>, fate: Fate) {
         if let (Who::Replica(i), false) = (from.0, self.alive(from)) {
-            if self.now > self.slots[i].died_at + LAST_WORDS {
+            // One of several may have been cut off with its machine: then nothing closes its connections.
+            if self.slots.len() == 1 && self.now > self.slots[i].died_at + LAST_WORDS {
                 return;
             }
             self.count("carried out after the crash");

@@ -40,10 +40,10 @@ impl Judge {
         // Each step costs more than the one before, and can only be right once that is.
         let asked = if wrong.is_empty() { replicas } else { &[] };
         for (i, replica) in asked.iter().enumerate() {
-            let (reservations, binds) = replica.busy();
-            if reservations != 0 || binds != 0 {
+            let busy = replica.busy();
+            if busy != [0; 3] {
                 wrong.push(format!(
-                    "replica {i} has {reservations} reservations, {binds} binds under way"
+                    "replica {i} has reservations, holds, binds under way: {busy:?}"
                 ));
             }
         }

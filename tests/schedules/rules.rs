@@ -13,6 +13,8 @@ pub(crate) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
+    /// Milliseconds from its arrival within which it is carried out, or never.
+    pub(crate) limit: Option<u64>,
     pub(crate) body: Value,
 }
 
@@ -39,8 +41,12 @@ impl Answer {
 }
 
 pub(crate) fn answer(store: &mut Store, request: &Request) -> Answer {
-    let path = request.path.split('?').next().unwrap_or_default();
-    let parts: Vec<&str> = path.split('/').skip_while(|p| *p != "namespaces").skip(1).collect();
+    let parts: Vec<&str> = request
+        .path
+        .split('/')
+        .skip_while(|p| *p != "namespaces")
+        .skip(1)
+        .collect();
     let (namespace, kind, rest) = match parts.as_slice() {
         [namespace, kind, rest @ ..] => (*namespace, *kind, rest),
         _ => return Answer::no(404, "the server could not find the requested resource"),
@@ -50,6 +56,8 @@ pub(crate) fn answer(store: &mut Store, request: &Request) -> Answer {
         rest.first().copied().unwrap_or(text(&request.body, "/metadata/name")),
     );
     match (request.method.as_str(), kind, rest) {
+        // Only ever asked for by the leader's label.
+        ("GET", "pods", []) => leaders(store),
         ("GET", "pods", [_]) => read(store, Kind::Pod, &key),
         ("GET", "resourceclaims", [_]) => read(store, Kind::Claim, &key),
         ("POST", "pods", [_, "binding"]) => bind(store, &key, &request.body),
@@ -59,6 +67,17 @@ pub(crate) fn answer(store: &mut Store, request: &Request) -> Answer {
         (method, "leases", _) => lease(store, method, &key, &request.body),
         _ => panic!("{} {} is not simulated", request.method, request.path),
     }
+}
+
+fn leaders(store: &Store) -> Answer {
+    let leads = |raw: &&std::sync::Arc<Value>| text(raw, "/metadata/labels/wattlane.dev~1leader") == "true";
+    let items: Vec<&Value> = store
+        .all(Kind::Pod)
+        .map(|(_, raw)| raw)
+        .filter(leads)
+        .map(|raw| &**raw)
+        .collect();
+    Answer::ok(&json!({"kind": "PodList", "items": items}))
 }
 
 fn read(store: &Store, kind: Kind, key: &NamespacedName) -> Answer {
@@ -108,6 +127,11 @@ fn patch_pod(store: &mut Store, key: &NamespacedName, patch: &Value) -> Answer {
             "wattlane.dev/poked" => pod["metadata"]["resourceVersion"].clone(),
             _ => value.clone(),
         };
+        if value.is_null()
+            && let Some(labels) = pod["metadata"]["labels"].as_object_mut()
+        {
+            labels.remove(name);
+        }
     }
     Answer::ok(&store.put(pod))
 }
@@ -198,9 +222,15 @@ fn lease(store: &mut Store, method: &str, key: &NamespacedName, body: &Value) ->
             status: 201,
             body: store.put_lease(key, body.clone()),
         },
-        ("PUT", Some(old)) => match preconditions(old, body) {
+        ("PATCH", Some(old)) => match preconditions(old, body) {
             Err(no) => no,
-            Ok(()) => Answer::ok(&store.put_lease(key, body.clone())),
+            Ok(()) => {
+                let mut new = old.clone();
+                for (field, value) in body["spec"].as_object().into_iter().flatten() {
+                    new["spec"][field] = value.clone();
+                }
+                Answer::ok(&store.put_lease(key, new))
+            }
         },
         (_, None) => Answer::no(404, &format!("leases {key} not found")),
         _ => panic!("{method} of a lease is not simulated"),

@@ -53,7 +53,12 @@ fn play(seeds: std::ops::Range<u64>) {
         let all: Vec<&str> = broken.values().map(|(_, failure)| failure.as_str()).collect();
         panic!("{lines}\n{} schedules broke a rule:\n{}", all.len(), all.join("\n"));
     }
-    assert!(tally.bound > tally.schedules, "{} pods bound in {} schedules", tally.bound, tally.schedules);
+    assert!(
+        tally.bound > tally.schedules,
+        "{} pods bound in {} schedules",
+        tally.bound,
+        tally.schedules
+    );
 }
 
 #[test]

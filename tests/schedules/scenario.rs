@@ -34,6 +34,8 @@ pub(crate) struct Odds {
     pub(crate) slow_watches: bool,
     pub(crate) slow_keepers: bool,
     pub(crate) lost_extender_call: u64,
+    /// The Service leads to a replica that is not the leader.
+    pub(crate) wrong_replica: u64,
     /// The scheduler takes another node than the best.
     pub(crate) other_node: u64,
     /// A second bind of a pod, for another node.
@@ -70,7 +72,7 @@ pub(crate) struct Plant {
 }
 
 pub(crate) struct Scenario {
-    pub(crate) replicas: u64,
+    pub(crate) replicas: usize,
     /// Node `n<position>`.
     pub(crate) plants: Vec<Plant>,
     pub(crate) objects: Vec<Value>,
@@ -129,7 +131,7 @@ impl Scenario {
             objects.extend(counts.map(|n| template(class, n)));
         }
         let calm_at = rng.range(15, 60) * 1000;
-        let replicas = 1;
+        let replicas = *rng.pick(&[1, 2]);
         let mut snaps = vec![];
         if rng.percent(40) {
             let mut at = 0;
@@ -173,6 +175,7 @@ impl Odds {
             broken_watch: odd(40, 60),
             stalled_watch: odd(40, 60),
             lost_extender_call: odd(30, 100),
+            wrong_replica: odd(50, 200),
             other_node: odd(60, 600),
             second_bind: odd(50, 500),
             slow_watches: odd(35, 1) > 0,
@@ -181,7 +184,7 @@ impl Odds {
     }
 }
 
-fn acts(rng: &mut Rng, pods: u64, replicas: u64, nodes: u64, calm_at: u64) -> Vec<(u64, Act)> {
+fn acts(rng: &mut Rng, pods: u64, replicas: usize, nodes: u64, calm_at: u64) -> Vec<(u64, Act)> {
     let mut acts = vec![];
     let burst = rng.percent(50);
     for i in 0..pods {
@@ -202,13 +205,13 @@ fn acts(rng: &mut Rng, pods: u64, replicas: u64, nodes: u64, calm_at: u64) -> Ve
     some(rng, pods * churn / 10, &|r| Act::ForceDelete(r.below(1000)), &mut acts);
     some(rng, pods * churn / 3, &|r| Act::Finish(r.below(1000)), &mut acts);
     if rng.percent(40) {
-        some(rng, 3, &|r| Act::Crash(r.below(replicas)), &mut acts);
+        some(rng, 3, &|r| Act::Crash(r.below(replicas as u64)), &mut acts);
     }
     if rng.percent(30) {
         some(
             rng,
             2,
-            &|r| Act::Freeze(r.below(replicas), r.range(100, 25_000)),
+            &|r| Act::Freeze(r.below(replicas as u64), r.range(100, 25_000)),
             &mut acts,
         );
     }
@@ -216,7 +219,7 @@ fn acts(rng: &mut Rng, pods: u64, replicas: u64, nodes: u64, calm_at: u64) -> Ve
         some(
             rng,
             2,
-            &|r| Act::Partition(r.below(replicas), r.range(100, 30_000)),
+            &|r| Act::Partition(r.below(replicas as u64), r.range(100, 30_000)),
             &mut acts,
         );
     }

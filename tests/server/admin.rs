@@ -161,7 +161,7 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 }
 
 /// Every family, with the labels it may have.
-const FAMILIES: [(&str, &[&str]); 28] = [
+const FAMILIES: [(&str, &[&str]); 32] = [
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
     ("wattlane_binds_total", &["outcome"]),
@@ -172,6 +172,10 @@ const FAMILIES: [(&str, &[&str]); 28] = [
     ("wattlane_given_back_total", &["outcome"]),
     ("wattlane_holds", &[]),
     ("wattlane_holds_ended_total", &["outcome"]),
+    ("wattlane_leader", &[]),
+    ("wattlane_leader_changes_total", &["change"]),
+    ("wattlane_leader_label_failures_total", &[]),
+    ("wattlane_lease_renew_failures_total", &[]),
     ("wattlane_node_verdicts_total", &["reason"]),
     ("wattlane_pokes_total", &[]),
     ("wattlane_power_domains", &[]),
@@ -233,6 +237,7 @@ pub(crate) fn judge(page: &Page) {
         Skip::ALL.map(Skip::as_str),
     );
     closed(page, "wattlane_tls_reloads_total", "outcome", ["taken", "refused"]);
+    closed(page, "wattlane_leader_changes_total", "change", ["gained", "lost"]);
     for family in ["alive", "restarts_total", "undecodable_total"] {
         closed(
             page,

@@ -104,3 +104,22 @@ async fn during_the_delay_all_goes_on() {
     }
     server.serving.abort();
 }
+
+/// kube-scheduler would stay on the connection, and with it at a replica that does not bind.
+#[tokio::test]
+async fn a_connection_to_a_replica_that_does_not_bind_is_closed_after_the_answer() {
+    let server = start(Limits::default()).await;
+    let bind = |node: &str| format!(r#"{{"PodName":"p","PodNamespace":"ns","PodUID":"u","Node":"{node}"}}"#);
+    for http in BOTH {
+        let mut conn = server.peer().connect(http).await.expect("connects");
+        for node in ["refuse", "ok"] {
+            let answer = conn.post("/extender/bind", bind(node)).await.expect("it stays open");
+            assert_eq!(answer.status, 200);
+        }
+        let answer = conn.post("/extender/bind", bind("follower")).await.expect("answers");
+        assert!(answer.text().contains("not on follower"), "{}", answer.text());
+        eventually("it is closed", || server.value("wattlane_connections") == 0.0).await;
+        assert!(conn.post(FILTER, args("p", &["ok"])).await.is_err());
+    }
+    assert_eq!(server.requests("bind", "not_leader"), 2.0);
+}

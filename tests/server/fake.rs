@@ -70,6 +70,7 @@ impl Service for Fake {
         Err(BindFailure {
             message: format!("{}/{} ({}) not on {}", args.namespace, args.name, args.uid, args.node),
             refusal: args.node == "refuse",
+            elsewhere: args.node == "follower",
         })
     }
 

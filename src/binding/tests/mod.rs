@@ -5,6 +5,7 @@
 
 mod faults;
 mod give_back;
+mod leadership;
 mod ready;
 mod single;
 mod world;
@@ -40,7 +41,18 @@ struct Setup {
 impl Setup {
     /// `lag`: how late the watch is. `latency`: how long an API call takes.
     fn new(troubles: &[Trouble], lag: Duration, latency: Duration) -> Self {
-        let (feed, mut events) = mpsc::unbounded_channel();
+        let (feed, events) = mpsc::unbounded_channel();
+        Self::over(World::new(feed, troubles, latency), events, lag)
+    }
+
+    /// Another replica of the same cluster.
+    fn another(&self, lag: Duration) -> Self {
+        let (feed, events) = mpsc::unbounded_channel();
+        self.world.state().watched_by(feed);
+        Self::over(self.world.clone(), events, lag)
+    }
+
+    fn over(world: World, mut events: mpsc::UnboundedReceiver<Change>, lag: Duration) -> Self {
         let (tx, rx) = mpsc::channel(16);
         let reserved = Arc::<Mutex<BTreeMap<u64, Reservation>>>::default();
         let (version_tx, version) = watch::channel(0);
@@ -57,7 +69,6 @@ impl Setup {
                 });
             }
         });
-        let world = World::new(feed, troubles, latency);
         let clock = world.clone();
         let mut binder = Binder::new(
             Reader { current, version },

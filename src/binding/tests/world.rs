@@ -50,7 +50,8 @@ pub(super) struct State {
     pub(super) claims: BTreeMap<NamespacedName, Claim>,
     pub(super) pods: BTreeMap<NamespacedName, Pod>,
     pub(super) given_twice: Vec<String>,
-    feed: mpsc::UnboundedSender<Change>,
+    /// The watch of each replica.
+    feeds: Vec<mpsc::UnboundedSender<Change>>,
     start: Instant,
 }
 
@@ -60,7 +61,7 @@ impl State {
         let claim = self.claims.get_mut(key).expect("just looked at");
         claim.resource_version = self.version.to_string().into();
         let claim = claim.clone();
-        let _ = self.feed.send(Change::Upsert(Object::Claim(claim.clone())));
+        self.tell(Change::Upsert(Object::Claim(claim.clone())));
         claim
     }
 
@@ -119,12 +120,29 @@ impl State {
             _ => return Err(WriteError::Conflict("bound elsewhere".to_owned())),
         }
         let pod = found.clone();
-        let _ = self.feed.send(Change::Upsert(Object::Pod(pod)));
+        self.tell(Change::Upsert(Object::Pod(pod)));
         Ok(())
     }
 
     fn version_of(&self, claim: &NamespacedName) -> Option<Name> {
         self.claims.get(claim).map(|c| c.resource_version.clone())
+    }
+
+    fn tell(&self, change: Change) {
+        for feed in &self.feeds {
+            let _ = feed.send(change.clone());
+        }
+    }
+
+    /// Another replica's watch: it begins with a list.
+    pub(super) fn watched_by(&mut self, feed: mpsc::UnboundedSender<Change>) {
+        for claim in self.claims.values() {
+            let _ = feed.send(Change::Upsert(Object::Claim(claim.clone())));
+        }
+        for pod in self.pods.values() {
+            let _ = feed.send(Change::Upsert(Object::Pod(pod.clone())));
+        }
+        self.feeds.push(feed);
     }
 
     pub(super) fn devices(&self) -> Vec<DeviceId> {
@@ -141,7 +159,7 @@ impl State {
     }
 
     pub(super) fn add_pod(&mut self, pod: Pod) {
-        let _ = self.feed.send(Change::Upsert(Object::Pod(pod.clone())));
+        self.tell(Change::Upsert(Object::Pod(pod.clone())));
         self.pods.insert(pod.key.clone(), pod);
     }
 
@@ -169,12 +187,12 @@ impl State {
 
     fn delete_claim(&mut self, key: &NamespacedName) {
         self.claims.remove(key);
-        let _ = self.feed.send(Change::Remove(crate::index::Kind::Claim, key.clone()));
+        self.tell(Change::Remove(crate::index::Kind::Claim, key.clone()));
     }
 
     fn delete_pod(&mut self, key: &NamespacedName) {
         self.pods.remove(key);
-        let _ = self.feed.send(Change::Remove(crate::index::Kind::Pod, key.clone()));
+        self.tell(Change::Remove(crate::index::Kind::Pod, key.clone()));
     }
 }
 
@@ -194,7 +212,7 @@ impl World {
                 claims: BTreeMap::new(),
                 pods: BTreeMap::new(),
                 given_twice: vec![],
-                feed,
+                feeds: vec![feed],
                 start: Instant::now(),
             })),
             troubles: Arc::new(Mutex::new(troubles.to_vec())),
@@ -218,6 +236,11 @@ impl World {
     /// Seconds since an epoch, in virtual time.
     pub(super) fn now(&self) -> i64 {
         self.state().now()
+    }
+
+    /// No more trouble.
+    pub(super) fn calm(&self) {
+        self.troubles.lock().expect("not poisoned").clear();
     }
 
     fn fault(&self, step: Step) -> Option<Fault> {

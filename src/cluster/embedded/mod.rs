@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 
 use self::load::Loader;
 use self::state::State;
-use super::{Cluster, WatchStatus, WriteError, files};
+use super::{Cluster, Lease, LeaseWrite, WatchStatus, WriteError, files};
 use crate::index::{Change, Kind};
 use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
 use crate::publish::{Closed, IndexHandle};
@@ -203,5 +203,23 @@ impl Cluster for Embedded {
     /// Nobody schedules again here: whoever created a pod tries it when they like.
     async fn poke(&self, _: &NamespacedName, _: &str) -> Result<(), WriteError> {
         Ok(())
+    }
+
+    async fn lease(&self, key: &NamespacedName) -> Result<Option<Lease>, WriteError> {
+        Ok(self.state().lease(key).cloned())
+    }
+
+    async fn write_lease(&self, key: &NamespacedName, write: &LeaseWrite) -> Result<Lease, WriteError> {
+        self.state().write_lease(key, write)
+    }
+
+    async fn caught_up(&self) -> Result<(), WriteError> {
+        let closed = |e: Closed| WriteError::Unknown(e.to_string());
+        self.tell().await.map_err(closed)?;
+        let index = self.index.lock().await.clone();
+        match index {
+            Some(index) => index.flush().await.map_err(closed),
+            None => Err(WriteError::Unknown("nobody watches yet".to_owned())),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::WriteError;
+use crate::cluster::{Lease, LeaseWrite, WriteError};
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
 use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Namespace, NamespacedName, Pod};
@@ -31,6 +31,7 @@ pub(super) struct State {
     pub(super) namespaces: BTreeMap<Key, Namespace>,
     /// Of the kinds that nothing here writes.
     pub(super) others: BTreeMap<(Kind, Key), Object>,
+    leases: BTreeMap<Key, Lease>,
     /// No file had a Namespace: those that are used exist and are opted in.
     pub(super) any_namespace: bool,
     watched: bool,
@@ -82,6 +83,24 @@ impl State {
 
     pub(super) fn pod(&self, key: &Key) -> Option<&Pod> {
         self.pods.get(key).map(|p| &p.pod)
+    }
+
+    pub(super) fn lease(&self, key: &Key) -> Option<&Lease> {
+        self.leases.get(key)
+    }
+
+    pub(super) fn write_lease(&mut self, key: &Key, write: &LeaseWrite) -> Result<Lease, WriteError> {
+        if write.replaces.as_ref() != self.leases.get(key).map(|l| &l.version) {
+            return Err(WriteError::Conflict(format!("Lease {key} has been modified")));
+        }
+        let lease = Lease {
+            version: self.next_revision().to_string().into(),
+            holder: write.holder.clone(),
+            duration: write.duration,
+            transitions: write.transitions,
+        };
+        self.leases.insert(key.clone(), lease.clone());
+        Ok(lease)
     }
 
     pub(super) fn pod_json(&self, key: &Key) -> Option<&Value> {

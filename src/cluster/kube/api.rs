@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::paths::Target;
-use crate::cluster::WriteError;
+use crate::cluster::{WriteError, deadline};
 
 /// Largest answer read, in bytes. The API server itself takes no object above 3 MiB.
 const MAX_ANSWER: usize = 16 << 20;
@@ -82,19 +82,22 @@ impl Api {
         content: &str,
         body: Option<&Value>,
     ) -> Result<Value, WriteError> {
-        let until = Instant::now() + self.deadline;
+        let begun = Instant::now();
+        let own = begun + self.deadline;
+        let limit = deadline::limit().filter(|_| method != Method::GET);
+        let until = limit.map_or(own, |limit| limit.min(own));
         let bytes = body.map_or_else(Vec::new, |b| b.to_string().into_bytes());
         loop {
             let request = http::Request::builder()
                 .method(method)
-                .uri(path)
+                .uri(limited(path, limit.map(|_| until)))
                 .header(header::ACCEPT, JSON)
                 .header(header::CONTENT_TYPE, content)
                 .body(Body::from(bytes.clone()))
                 .map_err(|e| WriteError::Refused(e.to_string()))?;
             let (status, wait, answer) = match timeout_at(until, self.once(request)).await {
                 Err(_) => {
-                    let seconds = self.deadline.as_secs();
+                    let seconds = (until - begun).as_secs();
                     let why = format!("no answer from the Kubernetes API within {seconds} s");
                     return Err(WriteError::Unknown(why));
                 }
@@ -125,6 +128,16 @@ impl Api {
         let body = body.map_err(|e| format!("the answer broke off: {e}"))?;
         Ok((status, wait, body.to_bytes()))
     }
+}
+
+/// A write that may not be executed later than that: the API server ends a request at its `timeout`, counted from when
+/// it begins to read it.
+fn limited(path: &str, until: Option<Instant>) -> String {
+    let Some(until) = until else { return path.to_owned() };
+    let mark = if path.contains('?') { '&' } else { '?' };
+    // A zero would mean the server's own limit.
+    let left = until.saturating_duration_since(Instant::now()).as_millis().max(1);
+    format!("{path}{mark}timeout={left}ms")
 }
 
 /// What an answer says about the write.
@@ -284,6 +297,17 @@ mod tests {
             );
             assert_eq!(calls, 1);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limited_write_tells_the_server_its_limit() {
+        let now = Instant::now();
+        assert_eq!(limited("/x", None), "/x");
+        assert_eq!(
+            limited("/x", Some(now + Duration::from_millis(2500))),
+            "/x?timeout=2500ms"
+        );
+        assert_eq!(limited("/x?a=b", Some(now)), "/x?a=b&timeout=1ms");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,8 +9,10 @@ mod claims;
 #[cfg(test)]
 mod claims_tests;
 mod feed;
+mod lease;
 mod paths;
 mod raw;
+mod relist;
 mod templates;
 mod watch;
 #[cfg(test)]
@@ -29,7 +31,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use self::api::Api;
-use super::{Cluster, WatchStatus, WriteError};
+use self::relist::Relists;
+use super::{Cluster, Lease, LeaseWrite, WatchStatus, WriteError};
 use crate::index::Kind;
 use crate::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
 use crate::publish::IndexHandle;
@@ -44,6 +47,7 @@ const CALL_DEADLINE: Duration = Duration::from_secs(10);
 pub struct KubeCluster {
     config: kube::Config,
     api: Api,
+    relists: Relists,
 }
 
 impl KubeCluster {
@@ -75,6 +79,7 @@ impl KubeCluster {
         Ok(Self {
             config,
             api: Api::new(client, CALL_DEADLINE),
+            relists: Relists::default(),
         })
     }
 
@@ -84,6 +89,7 @@ impl KubeCluster {
         Self {
             config: kube::Config::new(http::Uri::from_static("http://localhost")),
             api: Api::new(client, CALL_DEADLINE),
+            relists: Relists::default(),
         }
     }
 
@@ -104,7 +110,8 @@ impl Cluster for KubeCluster {
     async fn watch(&self, index: IndexHandle, status: Arc<dyn WatchStatus>) -> anyhow::Result<()> {
         let mut watches = JoinSet::new();
         for kind in Kind::ALL {
-            let run = watch::run(kind, self.config.clone(), index.clone(), status.clone());
+            let relist = self.relists.of(kind);
+            let run = watch::run(kind, self.config.clone(), index.clone(), status.clone(), relist);
             watches.spawn(async move { (kind, run.await) });
         }
         // None of them ends on trouble with the API: the first to end is the end of all (dropping the set aborts them).
@@ -160,5 +167,22 @@ impl Cluster for KubeCluster {
             .patch(&path, api::MERGE_PATCH, &body::poke(uid, n))
             .await
             .map(drop)
+    }
+
+    async fn lease(&self, key: &NamespacedName) -> Result<Option<Lease>, WriteError> {
+        lease::read(&self.api, key).await
+    }
+
+    async fn write_lease(&self, key: &NamespacedName, write: &LeaseWrite) -> Result<Lease, WriteError> {
+        lease::write(&self.api, key, write).await
+    }
+
+    async fn caught_up(&self) -> Result<(), WriteError> {
+        self.relists.caught_up().await;
+        Ok(())
+    }
+
+    async fn label_leader(&self, pod: &NamespacedName, leader: bool) -> Result<(), WriteError> {
+        lease::label(&self.api, pod, leader).await
     }
 }

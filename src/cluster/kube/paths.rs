@@ -103,6 +103,34 @@ pub(super) fn node(name: &str) -> Result<Target, WriteError> {
     })
 }
 
+pub(super) fn lease(key: &NamespacedName) -> Result<Target, WriteError> {
+    let target = leases(&key.namespace)?;
+    Ok(Target {
+        path: format!("{}/{}", target.path, segment(&key.name)?),
+        what: format!("Lease {key}"),
+    })
+}
+
+/// All of a namespace: where one is created.
+pub(super) fn leases(namespace: &str) -> Result<Target, WriteError> {
+    Ok(Target {
+        path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", segment(namespace)?),
+        what: format!("a Lease in {namespace}"),
+    })
+}
+
+/// The pods of a namespace that carry a label with a value.
+pub(super) fn labelled_pods(namespace: &str, label: &str, value: &str) -> Result<Target, WriteError> {
+    Ok(Target {
+        path: format!(
+            "/api/v1/namespaces/{}/pods?labelSelector={}%3D{value}",
+            segment(namespace)?,
+            label.replace('/', "%2F")
+        ),
+        what: format!("the pods of {namespace} with label {label}"),
+    })
+}
+
 fn object(kind: Kind, key: &NamespacedName) -> Result<Target, WriteError> {
     let resource = resource(kind);
     let root = if resource.group.is_empty() { "api" } else { "apis" };

@@ -22,6 +22,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 
 use super::feed::Feed;
 use super::raw::Raw;
+use super::relist::Relist;
 use super::{api, paths};
 use crate::cluster::WatchStatus;
 use crate::index::{Change, Kind};
@@ -60,6 +61,7 @@ pub(super) async fn run(
     config: kube::Config,
     index: IndexHandle,
     status: Arc<dyn WatchStatus>,
+    relist: Arc<Relist>,
 ) -> anyhow::Result<()> {
     let pulse = Arc::new(Pulse {
         kind,
@@ -85,10 +87,17 @@ pub(super) async fn run(
                 continue;
             }
         };
+        let begun = relist.begin();
         let settings = watcher::Config::default().timeout(WATCH_SECONDS);
         let mut events = pin!(watcher(Api::<Raw>::all_with(client.clone(), &resource), settings));
         let mut feed = Feed::new(kind);
-        while let Some(event) = events.next().await {
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                // The place to go on from is given up with the stream; what the index has stays until the list is whole.
+                () = relist.wanted(begun) => None,
+            };
+            let Some(event) = event else { break };
             match event {
                 Ok(event) => {
                     // Being listed again is no success yet: the list may fail.
@@ -96,7 +105,11 @@ pub(super) async fn run(
                         failures = 0;
                         said.clear();
                     }
+                    let complete = matches!(event, Event::InitDone);
                     apply(event, &mut feed, &pulse, &index).await?;
+                    if complete {
+                        relist.listed(begun);
+                    }
                 }
                 Err(error) => {
                     failures += 1;

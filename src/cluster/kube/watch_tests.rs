@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::feed::Feed;
 use super::raw::Raw;
+use super::relist::Relists;
 use super::watch;
 use crate::cluster::WatchStatus;
 use crate::index::{Change, Kind, Object};
@@ -205,6 +206,7 @@ async fn a_refused_list_is_tried_again_and_bookmarks_are_signs_of_life() {
         config,
         IndexHandle { tx },
         Arc::new(Signs(signs_tx)),
+        Relists::default().of(Kind::Namespace),
     ));
 
     assert_eq!(signs.recv().await, Some(Sign::Restarted));
