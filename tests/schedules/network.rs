@@ -81,6 +81,11 @@ impl Host {
             self.note(|| format!("{from:?} {} {} will be late", request.method, request.path));
             self.lose(reply);
             let late = at + self.rng.range(500, 55_000);
+            // The server ends it at its own limit.
+            if request.limit.is_some_and(|limit| late > arrives + limit) {
+                self.count("late write ended by its timeout");
+                return arrives;
+            }
             self.later(
                 late,
                 Event::Arrive {
