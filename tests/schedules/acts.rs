@@ -152,6 +152,6 @@ impl Host {
     }
 }
 
-fn nth<'a, T>(from: &'a [T], n: u64) -> Option<&'a T> {
+fn nth<T>(from: &[T], n: u64) -> Option<&T> {
     from.get(usize::try_from(n).ok()?.checked_rem(from.len())?)
 }
