@@ -388,6 +388,7 @@ fn gauges(r: &Registry, name: &str, help: &str, labels: &[&str]) -> prometheus::
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
 

@@ -166,7 +166,9 @@ impl Binder {
     /// left in the API.
     pub async fn bind(&self, rules: Arc<Rules>, request: BindRequest) -> Result<BindOutcome, BindError> {
         let deadline = Instant::now() + self.shared.limits.answer;
-        let mandate = self.mandate().map_err(|no| BindError::new(BindFailure::NotLeader, no.0))?;
+        let mandate = self
+            .mandate()
+            .map_err(|no| BindError::new(BindFailure::NotLeader, no.0))?;
         let span = tracing::info_span!("bind", pod = %request.pod, uid = %request.uid, node = %request.node);
         // A task of its own: a client that hangs up drops our future, and a write must not lose its undo with it.
         let task = tokio::spawn(run(self.shared.clone(), mandate, rules, request, deadline).instrument(span));

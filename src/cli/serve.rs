@@ -88,7 +88,9 @@ impl SecretArgs {
         let secret = secret_name(secret, cluster.namespace())?;
         let client = self.tls_client_secret.as_ref();
         let names = match self.tls_name.as_slice() {
-            [] => ["wattlane", "wattlane-extender"].map(|s| format!("{s}.{}.svc", secret.namespace)).to_vec(),
+            [] => ["wattlane", "wattlane-extender"]
+                .map(|s| format!("{s}.{}.svc", secret.namespace))
+                .to_vec(),
             names => names.to_vec(),
         };
         let lifetimes = match self.tls_lifetimes.as_slice() {

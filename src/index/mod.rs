@@ -4,8 +4,8 @@
 //! A change marks what it touches (a claim the pools it names, a node its local pools); `settle` looks at
 //! the marked and nothing else, once for a whole batch.
 
-mod holders;
 mod hold;
+mod holders;
 mod ledger;
 mod objects;
 mod pools;

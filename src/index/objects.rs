@@ -246,6 +246,8 @@ impl Index {
         if was != is {
             self.recount(&key, old.as_deref(), Some(&claim));
         }
+        // Pods that share a claim can be where it now has its devices, and may have fitted nowhere before.
+        self.loosened |= was.is_none() && is.is_some() && claim.owner_pod.is_none();
         // A pod that was refused because a device failed can try again.
         self.loosened |= old.as_ref().is_some_and(|old| old.conditions != claim.conditions);
         self.confirm(&key, Some(&claim));

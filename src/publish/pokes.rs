@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -62,16 +63,9 @@ pub(super) async fn run(
                 None => std::future::pending().await,
             }
         };
+        // In this order: a flood of refusals puts off no round, and what is looked at is as new as can be.
         tokio::select! {
-            refused = news.recv() => {
-                let Some(News { pod, version }) = refused else { return };
-                // Something came free between the snapshot it was refused in and now.
-                let stale = *loosened.borrow() > version;
-                remember(&mut waiting, pod, if stale { 0 } else { epoch });
-                if stale {
-                    due = sooner(due);
-                }
-            }
+            biased;
             changed = loosened.changed() => {
                 if changed.is_err() {
                     return;
@@ -94,6 +88,15 @@ pub(super) async fn run(
                 } else {
                     full.then(|| Instant::now() + GATHER)
                 };
+            }
+            refused = news.recv() => {
+                let Some(News { pod, version }) = refused else { return };
+                // Something came free between the snapshot it was refused in and now.
+                let stale = *loosened.borrow() > version;
+                remember(&mut waiting, pod, if stale { 0 } else { epoch });
+                if stale {
+                    due = sooner(due);
+                }
             }
         }
         stats.waiting.store(waiting.len(), Ordering::Relaxed);
@@ -148,7 +151,8 @@ fn turn(waiting: &HashMap<Name, Waiting>, snapshot: &Snapshot, epoch: u64, now: 
     (turn.into_iter().map(newest).collect(), !early.is_empty())
 }
 
-/// Each pod with whether it would fit. On a thread for long work: no request waits for it.
+/// Each pod with whether it would fit. On a thread for long work: no request waits for it. A runtime of one thread (a
+/// simulation, which must do the same again) has it done at once.
 async fn could_fit(turn: Vec<Arc<Pod>>, snapshot: Arc<Snapshot>, fits: Arc<Fits>) -> Vec<(Arc<Pod>, bool)> {
     let look = move || {
         turn.into_iter()
@@ -158,6 +162,9 @@ async fn could_fit(turn: Vec<Arc<Pod>>, snapshot: Arc<Snapshot>, fits: Arc<Fits>
             })
             .collect()
     };
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return look();
+    }
     match tokio::task::spawn_blocking(look).await {
         Ok(fit) => fit,
         Err(e) => {

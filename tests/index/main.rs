@@ -527,3 +527,27 @@ fn taint_rules_of_an_administrator_are_taints_of_the_devices() {
     assert!(taints(&publish(&mut index)).is_empty());
     assert!(index.take_loosened(), "a refused pod may fit now");
 }
+
+/// Whoever shares a claim fits where it is allocated, though no device came free.
+#[test]
+fn a_shared_claim_that_is_allocated_lets_its_other_pods_fit() {
+    let mut index = small();
+    let mut own = claim("own", "u", 1, json!([]));
+    own["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true}]);
+    upsert(&mut index, &own);
+    upsert(&mut index, &claim("shared", "v", 2, json!([])));
+    publish(&mut index);
+    index.take_loosened();
+    own["metadata"]["resourceVersion"] = "3".into();
+    own["status"] = json!({"allocation": {"devices": {"results": results_json(&[result("n1", "d0")])}}});
+    upsert(&mut index, &own);
+    publish(&mut index);
+    assert!(!index.take_loosened(), "nobody else can use it");
+    upsert(
+        &mut index,
+        &claim("shared", "v", 4, results_json(&[result("n1", "d1")])),
+    );
+    publish(&mut index);
+    assert!(index.take_loosened());
+}

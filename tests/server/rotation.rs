@@ -35,6 +35,7 @@ async fn kept() -> Kept {
         key: Material::Text(pair.key),
         client_ca: Some(Material::Text(nobody.pair().cert.clone())),
         client_names: vec![client::NAME.to_owned()],
+        admission_names: vec![],
     };
     let tls = Arc::new(Tls::load(options).expect("loads"));
     let server = start_with(Limits::default(), nobody, tls.clone()).await;

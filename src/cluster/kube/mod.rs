@@ -85,6 +85,16 @@ impl KubeCluster {
         })
     }
 
+    /// Over a client of the caller's, whatever answers it: the calls are ours, the way to the API is not. Watches are
+    /// not for such a cluster, since each has a connection of its own.
+    pub fn over(client: kube::Client) -> Self {
+        Self {
+            config: kube::Config::new(http::Uri::from_static("http://localhost")),
+            api: Api::new(client, CALL_DEADLINE),
+            relists: Relists::default(),
+        }
+    }
+
     /// Sets one annotation of a node, or removes it; writes nothing else of it. One that is so already is not written
     /// again by the API server.
     ///
