@@ -46,7 +46,7 @@ struct Cli {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// The TLS service: scheduler extender, admission webhook, metrics
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Where would these pods go: the whole service on loopback, on a cluster held in memory
     Simulate(simulate::Args),
     /// What each node says to one pod, and what it would get there; writes nothing

@@ -21,8 +21,8 @@ use wattlane::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
 use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::publish::IndexHandle;
 use wattlane::selector::Selectors;
-use wattlane::server::Service as _;
 use wattlane::server::handlers::Handlers;
+use wattlane::server::{Service as _, Turns};
 use wattlane::wire::{BindArgs, ExtenderArgs};
 
 use super::host::{Feed, Out};
