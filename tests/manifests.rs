@@ -36,11 +36,13 @@ fn mounted(deployment: &Value) -> Vec<&str> {
     secrets.collect()
 }
 
-fn service() -> (Value, String) {
+/// The Deployment, and the names by which its TLS port is reached.
+fn service() -> (Value, [String; 2]) {
     let all = documents("base/wattlane.yaml");
-    one(&all, "Service", "wattlane");
+    let names = ["wattlane", "wattlane-extender"];
+    names.iter().for_each(|name| drop(one(&all, "Service", name)));
     let wattlane = one(&all, "Deployment", "wattlane").clone();
-    (wattlane, "wattlane.wattlane-system.svc".to_owned())
+    (wattlane, names.map(|name| format!("{name}.wattlane-system.svc")))
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn cert_managers_objects_refer_to_one_another_and_to_what_is_mounted() {
         assert!(written.contains(&secret), "nobody writes {secret}");
     }
     let serving = one(&all, "Certificate", "wattlane-tls");
-    assert_eq!(serving["spec"]["dnsNames"], json!([dns]));
+    assert_eq!(serving["spec"]["dnsNames"], json!(dns));
     assert!(texts(&serving["spec"]["usages"]).contains(&"server auth"));
     let client = one(&all, "Certificate", "wattlane-scheduler-client");
     assert_eq!(client["spec"]["dnsNames"], json!([wattlane::certs::client::NAME]));
