@@ -37,7 +37,8 @@ impl Atom {
 
 /// The roles bound to wattlane's ServiceAccount, with their atoms.
 fn roles() -> Result<Vec<(Value, Vec<Atom>)>> {
-    let documents = manifest("rbac.yaml")?;
+    let mut documents = manifest("rbac.yaml")?;
+    documents.extend(manifest("certs.yaml")?);
     let bound: Vec<&Value> = documents
         .iter()
         .filter(|d| {
@@ -125,7 +126,7 @@ async fn without_any_verb_of_its_role_something_fails() {
 
 async fn each_verb(plane: &Plane) -> Result<()> {
     let client = plane.client();
-    for file in ["namespace.yaml", "rbac.yaml"] {
+    for file in ["namespace.yaml", "rbac.yaml", "certs.yaml", "webhook.yaml"] {
         for object in manifest(file)? {
             apply(&client, &object, SYSTEM).await?;
         }

@@ -6,17 +6,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, PostParams};
-use serde_json::json;
+use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{Value, json};
 use wattlane::cluster::kube::KubeCluster;
-use wattlane::cluster::{Cluster as _, WatchStatus};
-use wattlane::index::{Index, Kind};
+use wattlane::cluster::secrets::CertStore as _;
+use wattlane::cluster::{Cluster as _, Event, LeaseWrite, WatchStatus};
+use wattlane::index::{Index, Kind, Object};
 use wattlane::model::{self, Allocation, Claim, Consumer, DeviceId, DeviceResult, NamespacedName, NodeSelector};
 use wattlane::policy::{Policy, PolicyClassifier};
 
-use crate::manifests::apply;
+use crate::manifests::{SYSTEM, apply};
 use crate::objects::{self, DRIVER, SERVER};
 use crate::plane::Plane;
 use crate::users::User;
@@ -59,6 +62,11 @@ impl World {
         note("binding", self.binding(&format!("binding-{run}")).await);
         note("poke", self.poke(&format!("poke-{run}")).await);
         note("template", self.template(&format!("template-{run}")).await);
+        note("template's end", self.no_template(&format!("swept-{run}")).await);
+        note("event", self.event(&format!("event-{run}")).await);
+        note("lease", self.lease().await);
+        note("label", self.label(&format!("label-{run}")).await);
+        note("certificates", self.certificates().await);
         failed
     }
 
@@ -125,16 +133,83 @@ impl World {
         Ok(self.wattlane.poke(&key, &pod.uid).await?)
     }
 
+    async fn event(&self, name: &str) -> Result<()> {
+        let (key, pod) = self.pod(name).await?;
+        let event = Event {
+            kind: Kind::Pod,
+            key,
+            uid: pod.uid,
+            reason: "Tried",
+            note: "said by a test".to_owned(),
+        };
+        Ok(self.wattlane.event(&event).await?)
+    }
+
+    /// Created, read and renewed.
+    async fn lease(&self) -> Result<()> {
+        let leases: Api<Lease> = Api::namespaced(self.admin.clone(), SYSTEM);
+        if let Err(e) = leases.delete("wattlane", &DeleteParams::default()).await {
+            ensure!(matches!(&e, kube::Error::Api(s) if s.code == 404), "{e}");
+        }
+        let key = NamespacedName::new(SYSTEM, "wattlane");
+        let mut write = LeaseWrite {
+            replaces: None,
+            holder: "a test".into(),
+            duration: Duration::from_secs(15),
+            transitions: 0,
+            acquired: true,
+        };
+        self.wattlane.write_lease(&key, &write).await?;
+        let made = self.wattlane.lease(&key).await?.context("no Lease")?;
+        write.replaces = Some(made.version);
+        self.wattlane.write_lease(&key, &write).await?;
+        Ok(())
+    }
+
+    async fn label(&self, name: &str) -> Result<()> {
+        let (key, _) = self.pod(name).await?;
+        self.wattlane.label_leader(&key, true).await?;
+        Ok(self.wattlane.label_leader(&key, false).await?)
+    }
+
+    /// Read and written, each Secret and the webhook configuration.
+    async fn certificates(&self) -> Result<()> {
+        for name in ["wattlane-certs", "wattlane-scheduler-client"] {
+            let secret = self.wattlane.secret(&NamespacedName::new(SYSTEM, name)).await?;
+            self.wattlane.put_secret(&secret).await?;
+        }
+        let hook = self.wattlane.webhooks("wattlane").await?;
+        let same = json!([{"op": "test", "path": "/metadata/name", "value": hook["metadata"]["name"]}]);
+        Ok(self.wattlane.patch_webhooks("wattlane", &same).await?)
+    }
+
+    async fn no_template(&self, name: &str) -> Result<()> {
+        let object = template(name);
+        apply(&self.admin, &object, NAMESPACE).await?;
+        let templates: Api<ResourceClaimTemplate> = Api::namespaced(self.admin.clone(), NAMESPACE);
+        let mut made = serde_json::to_value(templates.get(name).await?)?;
+        (made["apiVersion"], made["kind"]) = (object["apiVersion"].clone(), object["kind"].clone());
+        let made = wattlane::convert::object(&made)?;
+        let Some(Object::Template(made)) = made else {
+            bail!("{made:?} is no template");
+        };
+        Ok(self.wattlane.remove_template(&made).await?)
+    }
+
     /// Made, and found the second time.
     async fn template(&self, name: &str) -> Result<()> {
-        let template = json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "wattlane"}},
-            "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}}},
-        });
+        let template = template(name);
         self.wattlane.ensure_template(&template).await?;
         Ok(self.wattlane.ensure_template(&template).await?)
     }
+}
+
+fn template(name: &str) -> Value {
+    json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "wattlane"}},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}}},
+    })
 }
 
 fn consumer(pod: &model::Pod) -> Consumer {
