@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::standing::Leadership;
@@ -14,6 +14,8 @@ use crate::model::NamespacedName;
 
 /// For one try.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How often the leader says it anew: a person, or a write of ours that was executed late, may have taken it off.
+const ANEW: Duration = Duration::from_secs(10);
 /// For the last one, when the replica ends.
 const LAST: Duration = Duration::from_secs(3);
 
@@ -28,6 +30,7 @@ pub(super) async fn follow(
     let mut standing = leadership.standing.clone();
     // Not known: an earlier life of this pod's process may have left it.
     let mut carries = None;
+    let mut anew = Instant::now();
     let mut said = false;
     loop {
         // By term: between two of ours another may have led, and taken our label off.
@@ -38,6 +41,7 @@ pub(super) async fn follow(
             match deadline::within(Instant::now() + LIMIT, cluster.label_leader(&pod, leads)).await {
                 Ok(()) => {
                     carries = Some(term);
+                    anew = Instant::now() + ANEW;
                     said = false;
                     continue;
                 }
@@ -55,6 +59,7 @@ pub(super) async fn follow(
             () = stop.cancelled() => break,
             // A term that runs out shows here with the election's next step, which is due at that moment.
             changed = standing.changed(), if settled => if changed.is_err() { break },
+            () = sleep_until(anew), if settled && term.is_some() => carries = None,
             () = sleep(retry), if !settled => {}
         }
     }

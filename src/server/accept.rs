@@ -148,12 +148,11 @@ async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave
 
     let service = {
         let (router, seat, leave) = (shared.router.clone(), seat.clone(), leave.clone());
-        service_fn(move |request| {
-            let in_flight = seat.request();
+        service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(seat.clone());
             let (router, client, leave) = (router.clone(), client.clone(), leave.clone());
             async move {
                 let response = router.handle(&client, request).await;
-                drop(in_flight);
                 if response.extensions().get::<Leave>().is_some() {
                     leave.cancel();
                 }

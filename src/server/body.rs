@@ -11,6 +11,8 @@ use hyper::body::{Body, Incoming};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
     TooLarge,
+    /// What is made of it would take so many bytes of memory.
+    TooHeavy(usize),
     TooSlow,
     /// No room for it now.
     NoRoom,
@@ -34,12 +36,21 @@ impl Room {
 }
 
 /// A part of the room, given back when dropped.
-struct Share {
+pub(super) struct Share {
     room: Arc<Room>,
     bytes: usize,
 }
 
 impl Share {
+    /// None: there is no room for so much now.
+    pub(super) fn take(room: &Arc<Room>, bytes: usize) -> Option<Self> {
+        let mut share = Self {
+            room: room.clone(),
+            bytes: 0,
+        };
+        share.grow(bytes).then_some(share)
+    }
+
     fn grow(&mut self, bytes: usize) -> bool {
         let before = self.room.used.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;

@@ -21,6 +21,8 @@ pub struct Limits {
     pub extender_bytes: usize,
     pub bind_bytes: usize,
     pub admission_bytes: usize,
+    /// Of memory that the values of one review take; counted against the room for bodies of admission as well.
+    pub admission_tree_bytes: usize,
     /// Bytes of all bodies of filter and prioritize held at one time.
     pub buffered_bytes: usize,
     /// The same for admission. For binds there is always room: they are small, and so many.
@@ -55,7 +57,9 @@ impl Default for Limits {
             head_bytes: 32 << 10,
             extender_bytes: 64 << 20,
             bind_bytes: 64 << 10,
-            admission_bytes: 8 << 20,
+            // The API server itself takes no request above 3 MiB.
+            admission_bytes: 4 << 20,
+            admission_tree_bytes: 32 << 20,
             buffered_bytes: 256 << 20,
             admission_buffered_bytes: 64 << 20,
             connections: 1024,

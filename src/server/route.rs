@@ -14,11 +14,13 @@ use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
-use super::body::{self, BodyError, Room};
+use super::body::{self, BodyError, Room, Share};
+use super::seats::Seat;
 use super::tls::{Client, Pass};
 use super::verbs::{self, Answered};
 use super::{Limits, Service, deadline};
 use crate::metrics::{Metrics, Outcome, Verb};
+use crate::wire;
 
 pub(super) struct Router<S> {
     service: Arc<S>,
@@ -171,10 +173,7 @@ impl<S: Service> Router<S> {
             ));
         }
         is_json(request.headers())?;
-        let Ok(_permit) = door.requests.try_acquire() else {
-            let words = "wattlane is doing as much of this as it may at one time: try again";
-            return Err(rejected(StatusCode::SERVICE_UNAVAILABLE, Outcome::Shed, words));
-        };
+        let seat = request.extensions().get::<Arc<Seat>>().cloned();
         let by = tokio::time::Instant::now() + deadline::of_admission(request.uri().query());
         // A bind sees to its own end: cut off in the middle it would leave something to undo. Admission has words of its
         // own for what was not decided in time.
@@ -186,13 +185,25 @@ impl<S: Service> Router<S> {
             let body = body::read(request.into_body(), door.body, self.limits.body, &door.bodies)
                 .await
                 .map_err(|e| self.unread(e, door.body))?;
+            let busy = seat.as_ref().map(Seat::request);
+            // Not before: who sends a body byte by byte keeps nobody out.
+            let Ok(_permit) = door.requests.try_acquire() else {
+                let words = "wattlane is doing as much of this as it may at one time: try again";
+                return Err(rejected(StatusCode::SERVICE_UNAVAILABLE, Outcome::Shed, words));
+            };
+            let _tree = match verb {
+                Verb::Mutate => Some(self.tree(&body, door).map_err(|e| self.unread(e, door.body))?),
+                _ => None,
+            };
             let service = &*self.service;
-            match verb {
+            let answer = match verb {
                 Verb::Filter => verbs::filter(service, &body).await,
                 Verb::Prioritize => verbs::prioritize(service, &body).await,
                 Verb::Bind => verbs::bind(service, &body).await,
                 _ => verbs::mutate(service, &self.metrics, &body, by).await,
-            }
+            };
+            drop(busy);
+            answer
         };
         let Some(within) = within else { return work.await };
         tokio::time::timeout(within, work).await.unwrap_or_else(|_| {
@@ -201,12 +212,26 @@ impl<S: Service> Router<S> {
         })
     }
 
+    /// Room for the tree of values that a review is read into: many times its bytes, where they are empty maps.
+    fn tree(&self, body: &[u8], door: &Door) -> Result<Share, BodyError> {
+        let bytes = wire::tree_bytes(body);
+        if bytes > self.limits.admission_tree_bytes {
+            return Err(BodyError::TooHeavy(bytes));
+        }
+        Share::take(&door.bodies, bytes).ok_or(BodyError::NoRoom)
+    }
+
     fn unread(&self, error: BodyError, limit: usize) -> Rejected {
         match error {
             BodyError::TooLarge => rejected(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 Outcome::TooLarge,
                 format!("the body is larger than the {limit} bytes this path takes"),
+            ),
+            BodyError::TooHeavy(bytes) => rejected(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                Outcome::TooLarge,
+                format!("read, the body would take about {} MiB: no pod does", bytes >> 20),
             ),
             BodyError::TooSlow => rejected(
                 StatusCode::REQUEST_TIMEOUT,

@@ -103,7 +103,7 @@ impl Seat {
         self.seats.lock().seats.get(&self.id).is_some_and(|state| state.asked)
     }
 
-    /// A request begins; it ends with what is returned.
+    /// A request is here whole and begins; it ends with what is returned.
     pub(super) fn request(self: &Arc<Self>) -> InFlight {
         self.change(|state, _| {
             state.asked = true;

@@ -7,6 +7,7 @@ mod json;
 
 pub use admission::{AdmissionAnswer, AdmissionRequest, Operation};
 pub use extender::{BindArgs, ExtenderArgs, NodeName};
+pub use json::tree_bytes;
 
 /// A body that cannot be read, in words for the caller: what is wrong and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

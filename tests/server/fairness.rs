@@ -99,11 +99,11 @@ async fn a_flood_of_filter_bodies_leaves_room_for_the_rest() {
         ..Limits::default()
     };
     let server = start(limits).await;
-    // Requests, and room for bodies: all that filter may have is taken by bodies that never end.
+    // All the room there is for bodies of filter is taken by some that never end.
     let mut flood = vec![];
     for _ in 0..3 {
         let peer = server.peer();
-        let body = crate::limits::chunks(300, 1, true);
+        let body = crate::limits::chunks(330, 1, true);
         flood.push(tokio::spawn(async move {
             let mut conn = peer.connect(Http::Two).await.expect("connects");
             conn.send(http::Method::POST, FILTER, body).await
@@ -117,6 +117,48 @@ async fn a_flood_of_filter_bodies_leaves_room_for_the_rest() {
     others_work(&server).await;
     flood.iter().for_each(tokio::task::JoinHandle::abort);
     assert!(server.requests("filter", "shed") >= 1.0);
+}
+
+/// Strangers reach the path of admission, too: what they never finish sending takes no turn from a review that is here.
+#[tokio::test]
+async fn bodies_that_never_end_keep_no_review_out() {
+    let limits = Limits {
+        admission_requests: 2,
+        ..Limits::default()
+    };
+    let server = start(limits).await;
+    let mut flood = vec![];
+    for _ in 0..20 {
+        let peer = server.peer();
+        let body = crate::limits::chunks(10, 1, true);
+        flood.push(tokio::spawn(async move {
+            let mut conn = peer.connect(Http::Two).await.expect("connects");
+            conn.send(http::Method::POST, "/admission/mutate", body).await
+        }));
+    }
+    while server.value("wattlane_connections_total") < 20.0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..10 {
+        let answer = server.peer().post(Http::One, "/admission/mutate", REVIEW).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    flood.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// A few megabytes of empty maps would be half a gigabyte of values.
+#[tokio::test]
+async fn a_review_that_is_small_as_text_and_huge_as_values_is_413() {
+    let server = start(Limits::default()).await;
+    let maps = vec![r#"{"":0}"#; 400_000].join(",");
+    let review = REVIEW.replace(r#""name":"p""#, &format!(r#""name":"p","x":[{maps}]"#));
+    for http in BOTH {
+        let answer = server.peer().post(http, "/admission/mutate", review.clone()).await;
+        assert_eq!(answer.status, 413);
+        assert!(answer.text().contains("no pod does"), "{}", answer.text());
+    }
+    assert_eq!(server.requests("mutate", "too_large"), 2.0);
+    others_work(&server).await;
 }
 
 #[tokio::test]

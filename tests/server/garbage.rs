@@ -55,6 +55,8 @@ async fn garbage_is_answered_counted_and_forgotten() {
     // Nothing here is to be refused for its size.
     let limits = Limits {
         bind_bytes: 8 << 20,
+        admission_tree_bytes: usize::MAX / 2,
+        admission_buffered_bytes: usize::MAX / 2,
         ..Limits::default()
     };
     let server = start(limits).await;
