@@ -7,8 +7,9 @@ use wattlane::model::NamespacedName;
 use super::host::{Event, Host, Who};
 use super::replica::{Replica, SYSTEM};
 use super::rules;
-use super::scenario::{Act, Odds};
+use super::scenario::{Act, Odds, Whom};
 use super::scheduler;
+use super::store::text;
 
 impl Host {
     pub(crate) fn act(&mut self, act: Act) {
@@ -41,7 +42,7 @@ impl Host {
                 self.store.put(raw);
             }
             Act::Crash(i) => {
-                let i = usize::try_from(i).expect("few replicas");
+                let i = self.whom(i);
                 let slot = &mut self.slots[i];
                 if slot.replica.take().is_some() {
                     slot.died_at = self.now;
@@ -54,13 +55,13 @@ impl Host {
                 }
             }
             Act::Freeze(i, long) => {
-                let slot = &mut self.slots[usize::try_from(i).expect("few replicas")];
-                slot.frozen_until = self.now + long;
+                let i = self.whom(i);
+                self.slots[i].frozen_until = self.now + long;
                 self.count("replica frozen");
                 self.later(self.now + long, Event::Act(Act::Thaw(i)));
             }
             Act::Thaw(i) => {
-                let slot = &mut self.slots[usize::try_from(i).expect("few replicas")];
+                let slot = &mut self.slots[i];
                 if slot.frozen_until <= self.now {
                     slot.frozen_until = 0;
                     if let Some(replica) = &slot.replica {
@@ -69,8 +70,16 @@ impl Host {
                 }
             }
             Act::Partition(i, long) => {
-                self.slots[usize::try_from(i).expect("few replicas")].cut_until = self.now + long;
+                let i = self.whom(i);
+                self.slots[i].cut_until = self.now + long;
                 self.count("partition");
+            }
+            Act::Stall(i, kind, long) => {
+                let who = Who::Replica(self.whom(i));
+                if let Some(cursor) = self.cursors.get_mut(&(who, kind)) {
+                    cursor.stalled_until = self.now + long;
+                    self.count("watch stalled");
+                }
             }
             Act::Relist => {
                 self.count("every watch relisted");
@@ -93,6 +102,17 @@ impl Host {
                 self.later(self.now + long, Event::Act(Act::DriverBack(Box::new(raw))));
             }
             Act::DriverBack(raw) => drop(self.store.create(*raw)),
+        }
+    }
+
+    fn whom(&self, whom: Whom) -> usize {
+        let lease = self.store.lease(&NamespacedName::new(SYSTEM, "wattlane"));
+        let holder = lease.and_then(|raw| text(raw, "/spec/holderIdentity").split('-').next()?.parse().ok());
+        let leader: usize = holder.unwrap_or(0);
+        match whom {
+            Whom::Nth(n) => usize::try_from(n).expect("few replicas"),
+            Whom::Leader => leader,
+            Whom::Follower => (leader + 1) % self.slots.len(),
         }
     }
 
@@ -145,7 +165,7 @@ impl Host {
             self.slots[i].cut_until = 0;
             if self.slots[i].frozen_until > 0 {
                 self.slots[i].frozen_until = self.now;
-                self.act(Act::Thaw(i as u64));
+                self.act(Act::Thaw(i));
             }
         }
         self.later(self.now + 1000, Event::Look);

@@ -18,7 +18,7 @@ pub(crate) struct Cursor {
     busy: bool,
     /// Usual delay of this watch in milliseconds.
     usual: u64,
-    stalled_until: u64,
+    pub(crate) stalled_until: u64,
 }
 
 impl Host {
@@ -96,6 +96,10 @@ impl Host {
             let again = self.now + 500;
             return self.later(again, Event::Step { who, kind, cursor: id });
         }
+        let stall = self.cursors.get(&(who, kind)).map_or(0, |c| c.stalled_until);
+        if stall > self.now {
+            return self.later(stall, Event::Step { who, kind, cursor: id });
+        }
         if self.rng.permille(broken) {
             self.count("watch broken, listed again");
             self.note(|| format!("{who:?} {} watch breaks", kind.as_str()));
@@ -136,7 +140,11 @@ impl Host {
             )
         });
         if more {
-            let next = self.now + self.rng.range(0, 6);
+            let most = match (who, kind) {
+                (Who::Replica(_), Kind::Claim) => self.odds.trickle.max(6),
+                _ => 6,
+            };
+            let next = self.now + self.rng.range(0, most);
             self.later(next, Event::Step { who, kind, cursor: id });
         }
     }

@@ -129,6 +129,8 @@ pub(crate) struct Slot {
     pub(crate) replica: Option<Replica>,
     /// Writes it sent in all its lives.
     pub(crate) writes: u64,
+    /// Of them, to claims.
+    pub(crate) claim_writes: u64,
     pub(crate) life: u64,
     pub(crate) died_at: u64,
     pub(crate) frozen_until: u64,
@@ -173,6 +175,7 @@ impl Host {
         let slots = (0..scenario.replicas).map(|i| Slot {
             replica: Some(Replica::start(0, &scenario.policy, Self::candidate(&scenario, i, 0))),
             writes: 0,
+            claim_writes: 0,
             life: 0,
             died_at: 0,
             frozen_until: 0,
@@ -219,6 +222,7 @@ impl Host {
             self.store.create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": SYSTEM, "name": format!("wattlane-{i}")},
                 "spec": {"nodeName": "control", "containers": []}, "status": {"phase": "Running"}}));
         }
+        self.count(self.scenario.aim.words());
         for object in self.scenario.objects.clone() {
             self.store.create(object);
         }

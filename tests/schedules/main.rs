@@ -23,3 +23,4 @@ mod scenario;
 mod scheduler;
 mod store;
 mod tally;
+mod targeted;

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::host::{Event, Host, Life, Out, Who};
 use super::replica::{Ask, SYSTEM, Told};
 use super::rules::{self, Answer, Request};
-use super::scenario::Act;
+use super::scenario::{Act, Whom};
 use super::store::text;
 use wattlane::index::Kind;
 use wattlane::model::NamespacedName;
@@ -68,6 +68,10 @@ impl Host {
         if let (Who::Replica(i), false) = (from.0, reads) {
             self.slots[i].writes += 1;
             self.snap(i, at);
+            if request.path.contains("/resourceclaims/") {
+                self.slots[i].claim_writes += 1;
+                self.hang(i, at);
+            }
         }
         if self.is_cut(from.0) || self.rng.permille(self.odds.lost_request) {
             self.count("request lost");
@@ -97,7 +101,23 @@ impl Host {
             );
             return late;
         }
+        let (binding, undo) = (request.path.ends_with("/binding"), frees(&request));
         let fate = match () {
+            () if binding && self.rng.permille(odds.refused_binding) => {
+                self.count("binding forbidden");
+                Fate::TurnedAway(403)
+            }
+            () if undo && self.rng.permille(odds.refused_undo) => {
+                self.count("undo forbidden");
+                Fate::TurnedAway(403)
+            }
+            () if undo && self.rng.permille(odds.failed_undo) => {
+                self.count("undo failed");
+                match self.rng.percent(50) {
+                    true => Fate::TurnedAway(500),
+                    false => Fate::AnswerLost { silent: false },
+                }
+            }
             () if self.rng.permille(odds.lost_answer) => {
                 self.count("answer lost");
                 Fate::AnswerLost {
@@ -150,10 +170,19 @@ impl Host {
         }
         let when = at + self.rng.range(0, 8);
         let act = match hangs {
-            true => Act::Freeze(i as u64, self.rng.range(500, 25_000)),
-            false => Act::Crash(i as u64),
+            true => Act::Freeze(Whom::Nth(i as u64), self.rng.range(500, 25_000)),
+            false => Act::Crash(Whom::Nth(i as u64)),
         };
         self.later(when, Event::Act(act));
+    }
+
+    fn hang(&mut self, i: usize, at: u64) {
+        let writes = self.slots[i].claim_writes;
+        let found = self.scenario.hangs.iter().find(|(n, _)| *n == writes);
+        let Some((_, long)) = found.filter(|_| at < self.scenario.calm_at).copied() else {
+            return;
+        };
+        self.later(at, Event::Act(Act::Freeze(Whom::Nth(i as u64), long)));
     }
 
     /// Half the time the caller hears that the connection broke, half the time nothing.
@@ -275,6 +304,12 @@ fn words(ask: &Ask) -> String {
     };
     let args: Value = serde_json::from_slice(body).expect("our own words");
     format!("{verb} {} {}", text(&args, "/Pod/metadata/name"), args["NodeNames"])
+}
+
+/// Whether it takes an allocation off a claim, or finds none to take.
+fn frees(request: &Request) -> bool {
+    let status = request.path.contains("/resourceclaims/") && request.path.ends_with("/status");
+    status && request.method == "PUT" && request.body["status"]["allocation"].is_null()
 }
 
 /// The devices a write is about.

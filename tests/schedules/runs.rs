@@ -64,7 +64,7 @@ fn play(seeds: std::ops::Range<u64>) {
 #[test]
 fn no_schedule_breaks_a_rule() {
     let first = number("SCHEDULES_FROM").unwrap_or(0);
-    play(first..first + number("SCHEDULES").unwrap_or(150));
+    play(first..first + number("SCHEDULES").unwrap_or(110));
 }
 
 #[test]

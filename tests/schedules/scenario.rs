@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::rng::Rng;
+use super::targeted::Aim;
+use wattlane::index::Kind;
 
 /// Whole cards, halves of cards that share counters, and cards given in shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,22 @@ pub(crate) struct Odds {
     pub(crate) other_node: u64,
     /// A second bind of a pod, for another node.
     pub(crate) second_bind: u64,
+    /// Bindings, and writes that free a claim, that a webhook of the API server forbids.
+    pub(crate) refused_binding: u64,
+    pub(crate) refused_undo: u64,
+    /// Writes that free a claim and are lost or fail, whatever becomes of others.
+    pub(crate) failed_undo: u64,
+    /// Milliseconds, at most, between two events of a replica's watch of claims; 0: as other watches.
+    pub(crate) trickle: u64,
+}
+
+/// Which replica: found out when it happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Whom {
+    Nth(u64),
+    /// The holder of the Lease, and another.
+    Leader,
+    Follower,
 }
 
 #[derive(Clone, Debug)]
@@ -49,11 +67,13 @@ pub(crate) enum Act {
     Delete(u64),
     ForceDelete(u64),
     Finish(u64),
-    Crash(u64),
+    Crash(Whom),
     /// Milliseconds.
-    Freeze(u64, u64),
-    Thaw(u64),
-    Partition(u64, u64),
+    Freeze(Whom, u64),
+    Thaw(usize),
+    Partition(Whom, u64),
+    /// A watch brings nothing for some milliseconds, and nobody is told.
+    Stall(Whom, Kind, u64),
     /// Every watch of every client has to list again (the API server restarted, or compacted its log).
     Relist,
     RestartScheduler,
@@ -83,16 +103,28 @@ pub(crate) struct Scenario {
     pub(crate) odds: Odds,
     /// At which writes a replica is killed, or (true) hangs, with the write on its way.
     pub(crate) snaps: Vec<(u64, bool)>,
+    /// At which writes to claims a replica hangs, and for how many milliseconds: with the answer on its way, and the
+    /// next write not sent.
+    pub(crate) hangs: Vec<(u64, u64)>,
+    pub(crate) aim: Aim,
     /// By time in milliseconds.
     pub(crate) acts: Vec<(u64, Act)>,
     /// When faults end.
     pub(crate) calm_at: u64,
 }
 
-const NS: &str = "team";
+pub(crate) const NS: &str = "team";
 
 impl Scenario {
     pub(crate) fn draw(seed: u64) -> Self {
+        match Aim::of(seed) {
+            Aim::Mix => Self::mix(seed),
+            aim => aim.draw(seed),
+        }
+    }
+
+    /// A bit of everything.
+    fn mix(seed: u64) -> Self {
         let mut rng = Rng::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x5eed);
         let mut objects = vec![namespace()];
         objects.extend(classes());
@@ -102,10 +134,7 @@ impl Scenario {
             let kind = *rng.pick(&[Cards::Whole, Cards::Whole, Cards::Whole, Cards::Halves, Cards::Shares]);
             let count = rng.range(1, 8);
             let (product, draw) = *rng.pick(&[(SERVER, 600), (SERVER, 600), (MAX_Q, 300)]);
-            objects.push(
-                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n{n}"), "uid": format!("n{n}"),
-                "labels": {"rack": "a", "kubernetes.io/hostname": format!("n{n}")}}}),
-            );
+            objects.push(node(n));
             objects.push(slice(&format!("n{n}"), kind, count, product));
             plants.push(Plant {
                 cards: kind,
@@ -150,6 +179,8 @@ impl Scenario {
             budget,
             odds: Odds::draw(&mut rng),
             snaps,
+            hangs: vec![],
+            aim: Aim::Mix,
             acts,
             calm_at,
         }
@@ -180,6 +211,10 @@ impl Odds {
             second_bind: odd(50, 500),
             slow_watches: odd(35, 1) > 0,
             slow_keepers: odd(40, 1) > 0,
+            refused_binding: odd(15, 150),
+            refused_undo: odd(15, 300),
+            failed_undo: odd(15, 300),
+            trickle: odd(15, 1500),
         }
     }
 }
@@ -205,13 +240,13 @@ fn acts(rng: &mut Rng, pods: u64, replicas: usize, nodes: u64, calm_at: u64) -> 
     some(rng, pods * churn / 10, &|r| Act::ForceDelete(r.below(1000)), &mut acts);
     some(rng, pods * churn / 3, &|r| Act::Finish(r.below(1000)), &mut acts);
     if rng.percent(40) {
-        some(rng, 3, &|r| Act::Crash(r.below(replicas as u64)), &mut acts);
+        some(rng, 3, &|r| Act::Crash(Whom::Nth(r.below(replicas as u64))), &mut acts);
     }
     if rng.percent(30) {
         some(
             rng,
             2,
-            &|r| Act::Freeze(r.below(replicas as u64), r.range(100, 25_000)),
+            &|r| Act::Freeze(Whom::Nth(r.below(replicas as u64)), r.range(100, 25_000)),
             &mut acts,
         );
     }
@@ -219,7 +254,7 @@ fn acts(rng: &mut Rng, pods: u64, replicas: usize, nodes: u64, calm_at: u64) -> 
         some(
             rng,
             2,
-            &|r| Act::Partition(r.below(replicas as u64), r.range(100, 30_000)),
+            &|r| Act::Partition(Whom::Nth(r.below(replicas as u64)), r.range(100, 30_000)),
             &mut acts,
         );
     }
@@ -240,18 +275,24 @@ fn acts(rng: &mut Rng, pods: u64, replicas: usize, nodes: u64, calm_at: u64) -> 
     acts
 }
 
-fn namespace() -> Value {
+pub(crate) fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS, "labels": {"wattlane.dev/enabled": "true"}}})
 }
 
-fn classes() -> impl Iterator<Item = Value> {
+pub(crate) fn node(n: u64) -> Value {
+    let name = format!("n{n}");
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name,
+        "labels": {"rack": "a", "kubernetes.io/hostname": name}}})
+}
+
+pub(crate) fn classes() -> impl Iterator<Item = Value> {
     [("gpu", "gpu"), ("half", "mig"), ("share", "slot")].into_iter().map(|(name, kind)| {
         json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name},
             "spec": {"selectors": [{"cel": {"expression": format!("device.attributes['gpu.nvidia.com'].type == '{kind}'")}}]}})
     })
 }
 
-fn slice(node: &str, kind: Cards, count: u64, product: &str) -> Value {
+pub(crate) fn slice(node: &str, kind: Cards, count: u64, product: &str) -> Value {
     let mut devices = vec![];
     let mut sets = vec![];
     let slots = |card: u64, n: u64| json!([{"counterSet": format!("card-{card}"), "counters": {"slots": {"value": n.to_string()}}}]);
@@ -304,7 +345,7 @@ fn claim(name: &str, class: &str, count: u64) -> Value {
         "spec": wanted(class, count)})
 }
 
-fn template(class: &str, count: u64) -> Value {
+pub(crate) fn template(class: &str, count: u64) -> Value {
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "spec": {"spec": wanted(class, count)},
         "metadata": {"namespace": NS, "name": format!("{class}-{count}")}})
 }

@@ -99,6 +99,12 @@ impl Api {
         let until = limit.map_or(own, |limit| limit.min(own));
         let bytes = body.map_or_else(Vec::new, |b| b.to_string().into_bytes());
         loop {
+            // A process that was stopped (SIGSTOP, a paused machine) goes on with what was ready to run before its timers
+            // have fired, and the server counts its time-out only from when it hears of the write.
+            if limit.is_some_and(|limit| Instant::now() >= limit) {
+                let why = "the time for the write had run out before it was sent";
+                return Err(WriteError::Unknown(why.to_owned()));
+            }
             let request = http::Request::builder()
                 .method(method)
                 .uri(limited(path, limit.map(|_| until)))
@@ -319,6 +325,19 @@ mod tests {
             "/x?timeout=2500ms"
         );
         assert_eq!(limited("/x?a=b", Some(now)), "/x?a=b&timeout=1ms");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_whose_time_has_run_out_is_not_sent() {
+        let until = Instant::now() + Duration::from_secs(3);
+        let result = deadline::within(until, async {
+            // All at once it is later, and no timer has fired yet.
+            tokio::time::advance(Duration::from_secs(3)).await;
+            let (result, calls) = put(vec![Some((200, None, "{}"))]).await;
+            assert_eq!(calls, 0);
+            result
+        });
+        assert!(matches!(result.await, Err(WriteError::Unknown(_))));
     }
 
     #[tokio::test(start_paused = true)]
