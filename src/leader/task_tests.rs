@@ -344,6 +344,15 @@ async fn what_was_proven_in_one_term_proves_nothing_in_the_next() {
     assert!(matches!(bind(&a.fence(old)).await, Err(WriteError::Refused(_))));
 }
 
+/// By a person, or by a write of ours from before the term that was executed late.
+#[tokio::test(start_paused = true)]
+async fn a_label_that_was_taken_off_comes_back() {
+    let (a, _) = two().await;
+    a.api.store().labelled.clear();
+    sleep(11 * S).await;
+    assert!(a.labelled());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_label_that_cannot_be_set_is_tried_again_and_counted() {
     let api = Api::new("a", &Arc::default());
