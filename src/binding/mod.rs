@@ -216,6 +216,10 @@ fn plan(context: Context<'_>, pod: &Pod, node: &Name, cut: &AtomicU32) -> Result
         return Err(Refusal::new(Reason::UnknownNode, "the node is not known (yet)"));
     };
     let placed = placement::place(context, &demand, entry).map(|p| p.claims);
+    let placed = placed.map_err(|no| match context.snapshot.without_holds() {
+        Some(free) if placement::only_held(context, &free, &demand, node) => Refusal::new(no.reason, placement::HELD),
+        _ => no,
+    });
     cut.fetch_add(demand.cut_searches(), Ordering::Relaxed);
     placed
 }
