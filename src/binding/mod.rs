@@ -216,6 +216,10 @@ fn plan(context: Context<'_>, pod: &Pod, node: &Name, cut: &AtomicU32) -> Result
         return Err(Refusal::new(Reason::UnknownNode, "the node is not known (yet)"));
     };
     let placed = placement::place(context, &demand, entry).map(|p| p.claims);
+    let placed = placed.map_err(|no| match context.snapshot.without_holds() {
+        Some(free) if placement::only_held(context, &free, &demand, node) => Refusal::new(no.reason, placement::HELD),
+        _ => no,
+    });
     cut.fetch_add(demand.cut_searches(), Ordering::Relaxed);
     placed
 }
@@ -257,6 +261,7 @@ async fn run(
     deadline: Instant,
 ) -> Result<BindOutcome, BindError> {
     let _running = Running::new(shared.clone());
+    let held = shared.held_for(&request);
     let busy_at = deadline.checked_sub(BUSY_EARLIER).unwrap_or(deadline);
     let ticket = shared.flights.enter(&request.uid);
     let Ok((_turn, waited)) = timeout_at(busy_at, ticket.turn()).await else {
@@ -283,9 +288,9 @@ async fn run(
             ))
         }
     };
-    // Another try begins with another filter.
+    // Another try begins with another filter, which may have come already: what it took is not ours to drop.
     if result.is_err()
-        && let Some(held) = shared.held_for(&request)
+        && let Some(held) = held
     {
         shared.index.drop_hold(held).await;
     }
@@ -297,7 +302,7 @@ async fn run(
 }
 
 impl Shared {
-    /// What is held for the pod. That a newer try of the same pod took it is not seen; it does without.
+    /// What is held for the pod now.
     fn held_for(&self, request: &BindRequest) -> Option<HoldId> {
         let snapshot = self.reader.load();
         let pod = snapshot.pods.get(&request.pod).filter(|p| p.uid == request.uid)?;

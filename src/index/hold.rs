@@ -11,7 +11,7 @@ use crate::model::{Claim, DeviceResult, Name, Pod};
 use crate::snapshot::{DomainIx, Hold, HoldId, PoolIx};
 
 /// Holds kept at one time; one more ends the oldest.
-const MOST: usize = 10_000;
+pub const MOST_HOLDS: usize = 10_000;
 
 /// How a hold ended. Closed set: metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +83,7 @@ impl Index {
             return Err(Conflict(why.into()));
         }
         own.into_iter().for_each(|id| self.end_hold(id, HoldEnd::Replaced));
-        if self.holds.live.len() >= MOST
+        if self.holds.live.len() >= MOST_HOLDS
             && let Some((oldest, _)) = self.holds.live.first_key_value()
         {
             self.end_hold(*oldest, HoldEnd::Dropped);
@@ -127,6 +127,13 @@ impl Index {
     pub fn expire_holds(&mut self, through: HoldId) {
         while let Some((id, _)) = self.holds.live.first_key_value().filter(|(id, _)| **id <= through) {
             self.end_hold(*id, HoldEnd::Expired);
+        }
+    }
+
+    /// No bind of this pod came in time, however often it was tried.
+    pub fn expire_hold_of(&mut self, pod: &Key) {
+        if let Some(id) = self.holds.of_pod(pod) {
+            self.end_hold(id, HoldEnd::Expired);
         }
     }
 

@@ -17,7 +17,7 @@ mod wiring;
 
 pub use crate::convert::{Key, Kind, Object};
 pub use crate::snapshot::HoldId;
-pub use hold::HoldEnd;
+pub use hold::{HoldEnd, MOST_HOLDS};
 pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -2,14 +2,15 @@
 //!
 //! Pure functions over a snapshot; nothing here writes, waits or remembers. How a decision runs:
 //! `demand` reads the pod once; `quick` answers the common shape from bit masks; for anything else `view` (`offer`, `cards`) lists what
-//! one node has for each request, `search` (`order`, `key`) picks (with `state` as its ledger), `why` explains a "no", `result` writes
-//! the allocation.
+//! one node has for each request, `search` (`order`, `key`) picks (with `state` as its ledger), `why` explains a "no" (`held`: one
+//! that passes by itself), `result` writes the allocation.
 
 mod allowed;
 mod capacity;
 mod cards;
 mod demand;
 mod group;
+mod held;
 mod key;
 mod matching;
 mod offer;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 pub use allowed::NamespaceClasses;
 pub use demand::Demand;
+pub use held::{HELD, only_held};
 pub use score::{BEST, Rank, rank, score, scores};
 
 use crate::model::{Allocation, Claim, DeviceId, Name, Refusal};

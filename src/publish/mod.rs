@@ -1,11 +1,12 @@
 //! The index task and its two halves: the handle that feeds it, and the reader that sees its snapshots.
 //!
-//! `task` owns the loop, `pokes` decides which refused pods are worth another try.
+//! `task` owns the loop, `pokes` decides which refused pods are worth another try, `unbound` which pods get no more holds.
 
 mod pokes;
 mod task;
 #[cfg(test)]
 mod tests;
+mod unbound;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +80,7 @@ impl IndexHandle {
     }
 
     /// Keeps the devices for a pod that is sent to a node, in place of what was held for it; answered as `reserve` is. It
-    /// becomes the pod's reservation, or ends by itself. A caller that stops waiting has none.
+    /// becomes the pod's reservation, or ends by itself. A pod that was held for too long without a bind gets none. A caller that stops waiting has none.
     pub async fn hold(&self, wanted: Reservation) -> Result<HoldId, Conflict> {
         self.take(Message::DropHold, |reply| Message::Hold(wanted, reply)).await
     }

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::pokes::{self, News};
+use super::unbound::Unbound;
 use super::{Fits, IndexHandle, Message, Poke, Reader};
 use crate::index::{Conflict, HoldEnd, HoldId, Index, Reservation, ReservationId};
 
@@ -26,7 +27,7 @@ const POKES: usize = 256;
 /// How long a hold waits for its bind. Between prioritize and bind kube-scheduler runs Reserve, Permit and PreBind, and
 /// the bind itself may queue in a burst: seconds, unless a volume is made first. Too short costs a placement in bind,
 /// too long keeps devices from others where the scheduler has dropped the pod without a word.
-const HELD: Duration = Duration::from_secs(15);
+pub(super) const HELD: Duration = Duration::from_secs(15);
 /// Holds taken within this time end together: bounds what is remembered of their ends.
 const TOGETHER: Duration = Duration::from_millis(100);
 
@@ -108,6 +109,7 @@ pub fn spawn(index: Index, fits: Arc<Fits>) -> Running {
         news: news_tx,
         stats: stats.clone(),
         ends: VecDeque::new(),
+        unbound: Unbound::default(),
     };
     let task = tokio::spawn(state.run(rx));
     Running {
@@ -138,6 +140,7 @@ struct Loop {
     stats: Arc<Stats>,
     /// When the next holds end: these and all that are older.
     ends: VecDeque<(Instant, HoldId)>,
+    unbound: Unbound,
 }
 
 impl Loop {
@@ -187,7 +190,7 @@ impl Loop {
         match message {
             Message::Change(change) => self.index.apply(change),
             Message::Classifier(classifier) => self.index.set_classifier(classifier),
-            Message::Reserve(reservation, to) => return Some(Reply::Reserved(to, self.index.reserve(reservation))),
+            Message::Reserve(reservation, to) => return Some(Reply::Reserved(to, self.reserve(reservation))),
             Message::Release(id) => self.index.release(id),
             Message::Hold(wanted, to) => return Some(Reply::Held(to, self.hold(wanted))),
             Message::DropHold(id) => self.index.drop_hold(id),
@@ -200,9 +203,23 @@ impl Loop {
         None
     }
 
+    fn reserve(&mut self, wanted: Reservation) -> Result<ReservationId, Conflict> {
+        let uid = wanted.pod_uid.clone();
+        let id = self.index.reserve(wanted)?;
+        self.unbound.bound(&uid);
+        Ok(id)
+    }
+
     fn hold(&mut self, wanted: Reservation) -> Result<HoldId, Conflict> {
+        let now = Instant::now();
+        if let Err(too_long) = self.unbound.may_hold(&wanted, now) {
+            self.index.expire_hold_of(&wanted.pod);
+            return Err(too_long);
+        }
+        let uid = wanted.pod_uid.clone();
         let held = self.index.hold(wanted)?;
-        let end = Instant::now() + HELD + TOGETHER;
+        self.unbound.held(uid, held, now);
+        let end = now + HELD + TOGETHER;
         match self.ends.back_mut() {
             Some((at, newest)) if end < *at + TOGETHER => *newest = held,
             _ => self.ends.push_back((end, held)),

@@ -336,6 +336,63 @@ async fn a_hold_taken_again_lives_on_and_one_that_was_bound_frees_nothing() {
     assert!(running.pokes.try_recv().is_err(), "nothing came free");
 }
 
+/// A pod that is tried every 9 s and never bound keeps the card from another for a while, not for ever; later it may be
+/// held for again.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_never_bound_does_not_hold_for_ever() {
+    let mut running = one_card(&["a", "b"]).await;
+    let start = tokio::time::Instant::now();
+    let mut refusal = None;
+    for _ in 0..20 {
+        if let Err(conflict) = running.index.hold(card_for("a")).await {
+            refusal = Some(conflict.to_string());
+            break;
+        }
+        assert!(running.index.hold(card_for("b")).await.is_err(), "held");
+        running.index.refused(pod("b"), running.reader.load().version);
+        tokio::time::sleep(Duration::from_secs(9)).await;
+    }
+    let refusal = refusal.expect("not for ever");
+    assert!(refusal.contains("ns/a") && refusal.contains("not bound"), "{refusal}");
+    assert_eq!((taken(&running), running.stats.holds()), (0, 0), "no hold stays");
+    assert!(start.elapsed() <= Duration::from_secs(60), "{:?}", start.elapsed());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(running.pokes.try_recv().map(|p| p.uid), Ok("uid-b".into()));
+    running.index.hold(card_for("b")).await.expect("free");
+    running.index.reserve(card_for("b")).await.expect("its own");
+    let wanted = || {
+        let mut nothing = card_for("a");
+        nothing.claims[0].results.clear();
+        nothing
+    };
+    // That it goes on asking makes it no longer.
+    while start.elapsed() < Duration::from_secs(320) {
+        assert!(running.index.hold(wanted()).await.is_err(), "{:?}", start.elapsed());
+        tokio::time::sleep(Duration::from_secs(9)).await;
+    }
+    tokio::time::sleep_until(start + Duration::from_secs(60 + 300)).await;
+    running.index.hold(wanted()).await.expect("it has waited");
+}
+
+/// Seldom is no way around it: what counts is how long it is held for.
+#[tokio::test(start_paused = true)]
+async fn holds_that_ended_count_and_a_bind_begins_anew() {
+    let running = one_card(&["a"]).await;
+    for round in 0..3 {
+        for _ in 0..3 {
+            running.index.hold(card_for("a")).await.expect("not long yet");
+            tokio::time::sleep(Duration::from_secs(40)).await;
+        }
+        assert!(running.index.hold(card_for("a")).await.is_err(), "round {round}");
+        let bound = running
+            .index
+            .reserve(card_for("a"))
+            .await
+            .expect("holds do not decide it");
+        running.index.release(bound).await;
+    }
+}
+
 /// Wherever the caller stops waiting, nothing stays held.
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_nobody_waits_for_is_dropped() {

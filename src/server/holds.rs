@@ -13,8 +13,6 @@ use crate::placement::{self, Context, Demand};
 /// How long an answer waits for its hold. Without one it is as good; only the bind may meet a conflict.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-const HELD: &str = "what the pod needs here is held for other pods that are being placed";
-
 /// What the pod would get on the node and has not been given yet. None: nothing.
 pub(super) fn wanted(context: Context<'_>, demand: &Demand, pod: &Pod, node: &str) -> Option<Reservation> {
     let entry = context.snapshot.node_named(node)?;
@@ -44,18 +42,9 @@ pub(super) fn say_held<'a>(
     let Some(free) = context.snapshot.without_holds() else {
         return;
     };
-    let words = Name::from(HELD);
-    let lifted = Context {
-        snapshot: &free,
-        ..context
-    };
+    let words = Name::from(placement::HELD);
     for (name, verdict) in nodes {
-        let held = free.node_named(name).is_some_and(|node| {
-            let mut pools = context.snapshot.pools_of(node);
-            let touched = !node.domains.is_empty() || pools.any(|(state, _)| state.holds.is_some());
-            touched && placement::check(lifted, demand, node).is_ok()
-        });
-        if held {
+        if placement::only_held(context, &free, demand, name) {
             *verdict = Some(words.clone());
         }
     }

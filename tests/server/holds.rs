@@ -79,6 +79,9 @@ async fn two_before_any_bind(nodes: &[&str]) {
         let words = answer["FailedAndUnresolvableNodes"][node].as_str().expect("words");
         assert!(words.contains("held for other pods"), "{words}");
     }
+    // Its scheduler did not ask, or does not listen.
+    let words = world.bind(&third, nodes[0]).await;
+    assert!(words.contains("held for other pods"), "{words}");
     // In the other order than they were placed.
     for (pod, node) in places.iter().rev() {
         assert_eq!(world.bind(pod, node).await, "");

@@ -28,7 +28,7 @@ use crate::model::{
 use crate::placement::{ClaimPlacement, Rules};
 use crate::publish::{IndexHandle, Message, Reader};
 use crate::selector::Selectors;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Hold, HoldId, Snapshot};
 
 const DEVICES: [&str; 2] = ["gpu-0", "gpu-1"];
 
@@ -281,7 +281,29 @@ async fn index(
             Message::Flush(answer) => {
                 let _ = answer.send(());
             }
-            Message::Classifier(_) | Message::Refused(..) | Message::Hold(..) | Message::DropHold(_) => {}
+            // It takes nothing here; what counts is which one is dropped.
+            Message::Hold(wanted, answer) => {
+                next += 1;
+                let id = HoldId(next);
+                let claims = || wanted.claims.iter().map(|c| c.claim.clone());
+                let hold = Arc::new(Hold {
+                    id,
+                    pod_uid: wanted.pod_uid.clone(),
+                    node: wanted.node.clone(),
+                    devices: [].into(),
+                    claims: claims().collect(),
+                    pools: [].into(),
+                    watts: [].into(),
+                });
+                claims().for_each(|claim| _ = snapshot.holds.insert(claim, hold.clone()));
+                let _ = answer.send(Ok(id));
+            }
+            Message::DropHold(id) => {
+                let all = snapshot.holds.iter().filter(|(_, hold)| hold.id == id);
+                let claims: Vec<_> = all.map(|(claim, _)| claim.clone()).collect();
+                claims.iter().for_each(|claim| _ = snapshot.holds.remove(claim));
+            }
+            Message::Classifier(_) | Message::Refused(..) => {}
         }
         snapshot.version += 1;
         current.store(Arc::new(snapshot.clone()));

@@ -49,6 +49,49 @@ async fn binds_of_one_pod_at_the_same_time_end_in_one_placement() {
     assert_eq!(setup.wrong(&[pod], false), [""; 0]);
 }
 
+/// Its own hold ends with a failed bind; that of a newer try of the pod, which began meanwhile, stays.
+#[tokio::test(start_paused = true)]
+async fn a_failed_bind_drops_the_hold_it_began_with() {
+    for newer in [false, true] {
+        let setup = Setup::new(
+            &[always(Step::Bind, Fault::Refused)],
+            Duration::from_millis(5),
+            Duration::from_millis(100),
+        );
+        let pod = setup.add_pod("a");
+        sleep(Duration::from_secs(1)).await;
+        let index = setup.binder.shared.index.clone();
+        let hold = || {
+            let claims = pod.claims.iter().filter_map(PodClaim::claim_name);
+            let claims = claims.map(|name| crate::index::ReservedClaim {
+                claim: NamespacedName::new("ns", name.clone()),
+                uid: format!("uid-of-{name}").into(),
+                results: vec![],
+            });
+            index.hold(Reservation {
+                pod: pod.key.clone(),
+                pod_uid: pod.uid.clone(),
+                node: "n1".into(),
+                claims: claims.collect(),
+            })
+        };
+        hold().await.expect("held");
+        let again = async {
+            sleep(Duration::from_millis(50)).await;
+            match newer {
+                true => Some(hold().await.expect("held")),
+                false => None,
+            }
+        };
+        let (failed, newest) = tokio::join!(setup.bind(&pod, "n1"), again);
+        assert!(failed.is_err());
+        setup.binder.drained().await;
+        index.flush().await.expect("it runs");
+        let snapshot = setup.binder.shared.reader.load();
+        assert_eq!(snapshot.hold_of(&pod).map(|hold| hold.id), newest);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_hangs_up_does_not_stop_what_was_begun() {
     for after in 0..20 {
