@@ -263,6 +263,17 @@ fn pods_that_went_past_wattlane() {
     // Its author named our scheduler; what admission makes of the resource is missing all the same. Claims need nothing.
     world.put(change("/spec/schedulerName", json!("wattlane")));
     assert_eq!(world.found(), ["pod-untreated Pod ml/waiting"]);
+    // So is it where the policy sends pods of some classes and namespaces.
+    for scheduler in ["wattlane-big", "wattlane-team"] {
+        world.put(change("/spec/schedulerName", json!(scheduler)));
+        assert_eq!(world.found(), ["pod-untreated Pod ml/waiting"]);
+        let mut placed = pod("waiting", "n2", &["cb"]);
+        placed["spec"]["schedulerName"] = json!(scheduler);
+        world.put(placed);
+        world.put(claim("cb", "n2", &["gpu-0"], Some("waiting")));
+        assert!(world.found().is_empty(), "{scheduler} is ours");
+        world.remove(&claim("cb", "n2", &[], None));
+    }
     world.put(pod("waiting", "", &["ca"]));
     assert!(world.found().is_empty());
 
@@ -285,6 +296,9 @@ fn a_gate_is_taken_off_where_admission_had_nothing_to_do() {
     let mut amd = plugin_pod("", "ml", "");
     amd["spec"]["containers"][0]["resources"]["limits"] = json!({"amd.com/gpu": "1"});
     world.put(gates(plugin_pod("", "ml", ""), "missed"));
+    let mut big = plugin_pod("", "ml", "");
+    big["spec"]["schedulerName"] = json!("wattlane-big");
+    world.put(gates(big, "missed-big"));
     world.put(gates(plugin_pod("", "unknown", ""), "unknown"));
     world.put(gates(amd, "no-class"));
     world.put(gates(pod("", "", &["ca"]), "treated"));
@@ -297,7 +311,8 @@ fn a_gate_is_taken_off_where_admission_had_nothing_to_do() {
         liftable(&snapshot, world.policy(), pod)
     };
     assert!(lifted("ml", "no-class") && lifted("ml", "treated"));
-    assert!(!lifted("ml", "missed") && !lifted("unknown", "unknown") && !lifted("ml", "other-gate"));
+    assert!(!lifted("ml", "missed") && !lifted("ml", "missed-big"));
+    assert!(!lifted("unknown", "unknown") && !lifted("ml", "other-gate"));
     let missed = world
         .findings()
         .into_iter()

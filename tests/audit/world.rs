@@ -15,6 +15,10 @@ pub(crate) const DRIVER: &str = "gpu.nvidia.com";
 const POLICY: &str = "
 apiVersion: wattlane.dev/v1alpha1
 kind: PlacementPolicy
+classes:
+- {name: big, match: 'false', patch: {schedulerName: wattlane-big}}
+namespaces:
+- {match: {team: big}, patch: {schedulerName: wattlane-team}}
 power:
 - {label: rack, budget: 1500W}
 ";
