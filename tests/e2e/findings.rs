@@ -204,7 +204,7 @@ async fn what_others_did_is_found_and_said_where_it_is() {
         let ours = all
             .iter()
             .filter(|e| e.reporting_controller.as_deref() == Some("wattlane.dev/audit"));
-        ensure!(ours.count() == 4, "{all:?}");
+        ensure!(ours.count() == 5, "{all:?}");
         Ok(())
     })
     .await;
