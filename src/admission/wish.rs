@@ -77,6 +77,8 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
             said.push(text);
         }
     };
+    // Those it brings, and those that are made for it.
+    let claims = !pod.spec_list("resourceClaims").is_empty() || asks.iter().any(|a| a.device_class.is_some());
     for ask in asks.iter().filter(|a| a.device_class.is_none()) {
         let named = policy.defaults.device_classes.get(&ask.resource);
         say(format!(
@@ -84,7 +86,7 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
             ask.resource,
             named.map_or("?", |n| n)
         ));
-        if !pod.spec_list("resourceClaims").is_empty() {
+        if claims {
             say(beside_a_claim(&ask.resource));
         }
     }
@@ -99,7 +101,6 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
             ));
         }
     }
-    let own_claims = !pod.spec_list("resourceClaims").is_empty();
     for container in pod.containers() {
         let whole_cards = asks.iter().any(|a| {
             (a.list, a.at) == (container.list, container.at)
@@ -117,7 +118,7 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
                 say(format!(
                     "wattlane: {key} is left as it is: partitions are not claimed in this version"
                 ));
-                if own_claims {
+                if claims {
                     say(beside_a_claim(key));
                 }
             }

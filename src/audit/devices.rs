@@ -7,7 +7,7 @@ use super::{Finding, Kind, Subject, listed};
 use crate::model::{Claim, DeviceId, DeviceResult, Name, Quantity};
 use crate::snapshot::{PoolHealth, PoolState, Snapshot};
 
-type Pools<'a> = HashMap<(&'a Name, &'a Name), &'a PoolState>;
+pub(super) type Pools<'a> = HashMap<(&'a Name, &'a Name), &'a PoolState>;
 
 /// One use of a device by a claim.
 struct Use<'a> {
@@ -17,9 +17,13 @@ struct Use<'a> {
     whole: bool,
 }
 
-pub(super) fn look(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
+pub(super) fn pools(snapshot: &Snapshot) -> Pools<'_> {
     let states = snapshot.pools.iter().flatten();
-    let pools: Pools<'_> = states.map(|s| ((&s.pool.driver, &s.pool.name), &**s)).collect();
+    states.map(|s| ((&s.pool.driver, &s.pool.name), &**s)).collect()
+}
+
+pub(super) fn look(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
+    let pools = pools(snapshot);
     let mut claims: Vec<&Claim> = snapshot.claims.iter().map(|(_, claim)| &**claim).collect();
     claims.sort_by_key(|claim| &claim.key);
     given_twice(&claims, &pools, findings);

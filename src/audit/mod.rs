@@ -36,6 +36,10 @@ pub enum Kind {
     PodOnOtherNode,
     /// Devices are allocated, and no pod uses them.
     AllocationWithoutPod,
+    /// An allocation as no allocator may make it: on several nodes, or with fewer devices than were asked for.
+    AllocationOdd,
+    /// A claim in use that could be deleted under its pods.
+    ClaimUnprotected,
     /// A waiting pod of an opted-in namespace that never passed admission.
     PodUntreated,
     /// A pod of an opted-in namespace that another scheduler put on a node.
@@ -45,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::DeviceGivenTwice,
         Self::CapacityOverdrawn,
         Self::CountersOverdrawn,
@@ -54,6 +58,8 @@ impl Kind {
         Self::PodWithoutDevices,
         Self::PodOnOtherNode,
         Self::AllocationWithoutPod,
+        Self::AllocationOdd,
+        Self::ClaimUnprotected,
         Self::PodUntreated,
         Self::OtherScheduler,
         Self::BudgetExceeded,
@@ -69,6 +75,8 @@ impl Kind {
             Self::PodWithoutDevices => "pod-without-devices",
             Self::PodOnOtherNode => "pod-on-other-node",
             Self::AllocationWithoutPod => "allocation-without-pod",
+            Self::AllocationOdd => "allocation-odd",
+            Self::ClaimUnprotected => "claim-unprotected",
             Self::PodUntreated => "pod-untreated",
             Self::OtherScheduler => "other-scheduler",
             Self::BudgetExceeded => "budget-exceeded",
@@ -86,6 +94,8 @@ impl Kind {
             Self::PodWithoutDevices => "PodWithoutDevices",
             Self::PodOnOtherNode => "PodOnOtherNode",
             Self::AllocationWithoutPod => "AllocationWithoutPod",
+            Self::AllocationOdd => "AllocationOdd",
+            Self::ClaimUnprotected => "ClaimUnprotected",
             Self::PodUntreated => "PodUntreated",
             Self::OtherScheduler => "OtherScheduler",
             Self::BudgetExceeded => "BudgetExceeded",

@@ -135,8 +135,8 @@ pub fn untreated(snapshot: &Snapshot, policy: &Policy, pod: &Pod) -> Option<(Kin
     if pod.finished || pod.deleting || !is_ours(snapshot, policy, pod) {
         return None;
     }
-    let ours = &policy.defaults.scheduler_name;
     let scheduler = &pod.scheduler_name;
+    let ours = policy.schedules(scheduler);
     if pod.holds() {
         let message = format!(
             "is in a namespace with wattlane.dev/enabled=true, but {scheduler} put it on node {}: it was made before the label, \
@@ -144,11 +144,13 @@ pub fn untreated(snapshot: &Snapshot, policy: &Policy, pod: &Pod) -> Option<(Kin
              have them chosen by wattlane, or label it {WEBHOOK}=ignore",
             pod.node_name
         );
-        return (scheduler != ours).then_some((Kind::OtherScheduler, message));
+        return (!ours).then_some((Kind::OtherScheduler, message));
     }
     let admitted = pod.annotation(ADMITTED).is_some();
-    let past =
-        &**scheduler == DEFAULT_SCHEDULER || (scheduler == ours && !admitted && asks_for_cards(snapshot, policy, pod));
+    let past = match ours {
+        true => !admitted && asks_for_cards(snapshot, policy, pod),
+        false => &**scheduler == DEFAULT_SCHEDULER,
+    };
     let waits = match pod.gated {
         true => format!("it waits behind the scheduling gate {}", crate::model::GATE),
         false => format!("{scheduler} may place it without wattlane"),

@@ -149,10 +149,8 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if tls.is_none() && kept.is_none() {
         tracing::warn!("no --tls-cert: serving with a self-signed pair made in memory, which nobody else can verify");
     }
-    if args.client_ca.is_none() && kept.is_none() {
-        tracing::warn!("no --client-ca: whoever reaches the extender can bind pods");
-    } else if args.client_name.is_empty() {
-        tracing::warn!("no --client-name: whoever has a client certificate of --client-ca can bind pods");
+    if let Some(open) = open_door(kept.is_some(), args.client_ca.is_some(), !args.client_name.is_empty()) {
+        tracing::warn!("{open}");
     }
     let client_names = match &kept {
         // The one name that the CA in the Secret signs for clients.
@@ -197,5 +195,35 @@ async fn create_pending(core: &Core, embedded: &Embedded) {
             Ok(Some(refusal)) => tracing::warn!(pod = name, why = refusal, "refused at admission"),
             Err(error) => tracing::warn!(pod = name, error = format!("{error:#}"), "not created"),
         }
+    }
+}
+
+/// Who but the kube-scheduler can bind pods, as the service is configured.
+fn open_door(kept: bool, ca: bool, name: bool) -> Option<&'static str> {
+    match (kept, ca, name) {
+        // A CA of its own, which signs for one name.
+        (true, ..) | (false, true, true) => None,
+        (false, false, _) => Some("no --client-ca: whoever reaches the extender can bind pods"),
+        (false, true, false) => Some("no --client-name: whoever has a client certificate of --client-ca can bind pods"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::open_door;
+
+    #[test]
+    fn an_open_door_is_named_where_there_is_one() {
+        let says = |kept, ca, name| open_door(kept, ca, name).map_or("", |w| &w[.."no --client-ca".len()]);
+        // --client-name has no meaning without a CA.
+        assert_eq!(
+            [says(false, false, false), says(false, false, true)],
+            ["no --client-ca"; 2]
+        );
+        assert!(says(false, true, false).starts_with("no --client-n"));
+        for (ca, name) in [(false, false), (true, false), (true, true)] {
+            assert_eq!(says(true, ca, name), "");
+        }
+        assert_eq!(says(false, true, true), "");
     }
 }

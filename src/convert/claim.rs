@@ -13,7 +13,8 @@ use super::read::{Amount, List, Map, Meta, Names, Unsupported, read};
 use super::slice::effect;
 use crate::model::{
     Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
-    DeviceRequest, Effect, Name, NamespacedName, QualifiedName, Quantity, Request, RequestKind, SubRequest, Toleration,
+    DeviceRequest, Effect, FINALIZER, Name, NamespacedName, QualifiedName, Quantity, Request, RequestKind, SubRequest,
+    Toleration,
 };
 
 #[derive(Deserialize)]
@@ -151,6 +152,7 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
         uid: metadata.uid(),
         resource_version: metadata.resource_version.unwrap_or_default().into(),
         deleting: metadata.deleting(),
+        protected: metadata.finalizers.iter().flatten().any(|f| *f == FINALIZER),
         owner_pod: metadata
             .owner_references
             .iter()

@@ -87,6 +87,8 @@ pub(super) struct Meta<'a> {
     pub(super) deletion_timestamp: Option<&'a str>,
     #[serde(borrow)]
     pub(super) owner_references: List<Owner<'a>>,
+    #[serde(borrow)]
+    pub(super) finalizers: List<&'a str>,
 }
 
 #[derive(Deserialize)]

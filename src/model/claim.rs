@@ -102,6 +102,9 @@ pub struct Consumer {
     pub uid: Name,
 }
 
+/// What keeps an allocated claim from vanishing (k8s.io/api/resource/v1 `Finalizer`).
+pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub key: NamespacedName,
@@ -109,6 +112,8 @@ pub struct Claim {
     pub resource_version: Name,
     /// Has a deletionTimestamp.
     pub deleting: bool,
+    /// Has the finalizer [`FINALIZER`].
+    pub protected: bool,
     /// UID of the pod that owns it, where it was made from a template.
     pub owner_pod: Option<Name>,
     pub spec: Arc<ClaimSpec>,

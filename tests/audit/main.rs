@@ -196,7 +196,11 @@ fn an_allocation_whose_pod_is_gone() {
     assert_eq!(world.found(), ["allocation-without-pod ResourceClaim ml/ca"]);
     assert!(world.words().contains("reserved for no pod"));
     world.put(claim("ca", "n1", &["gpu-0"], Some("a")));
-    assert!(world.words().contains("pod a is gone:"), "{}", world.words());
+    assert!(
+        world.words().contains("pod a is gone, or has no claims:"),
+        "{}",
+        world.words()
+    );
     let mut another = pod("a", "n1", &[]);
     another["metadata"]["uid"] = json!("another");
     world.put(another);
@@ -205,17 +209,115 @@ fn an_allocation_whose_pod_is_gone() {
     finished["status"] = json!({"phase": "Failed"});
     world.put(finished);
     assert!(world.words().contains("pod a has finished"));
+    // It lives, and asks for something else.
+    for idle in [pod("a", "n1", &["other"]), plugin_pod("a", "ml", "")] {
+        world.put(idle);
+        let claims = world
+            .findings()
+            .into_iter()
+            .filter(|f| f.kind == Kind::AllocationWithoutPod);
+        let words: Vec<_> = claims.map(|f| f.message).collect();
+        assert!(
+            matches!(words.as_slice(), [w] if w.contains("pod a does not use it:")),
+            "{words:?}"
+        );
+    }
+    // In-tree DRA made the claim for it, and the pod's status may not say so yet.
+    let mut extended = claim("ca", "n1", &["gpu-0"], Some("a"));
+    extended["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "a", "controller": true}]);
+    world.put(extended);
+    let unused = |f: &wattlane::audit::Finding| f.kind == Kind::AllocationWithoutPod;
+    assert!(!world.findings().iter().any(unused));
+    let mut said = plugin_pod("a", "ml", "n1");
+    said["status"] = json!({"extendedResourceClaimStatus": {"resourceClaimName": "ca"}});
+    world.put(said);
+    world.put(claim("ca", "n1", &["gpu-0"], Some("a")));
+    assert!(!world.findings().iter().any(unused));
     // One of several is enough, and what is not a pod we do not watch.
     let mut both = claim("ca", "n1", &["gpu-0"], Some("a"));
     both["status"]["reservedFor"] =
         json!([{"resource": "pods", "name": "a", "uid": "a"}, {"resource": "pods", "name": "b", "uid": "b"}]);
     world.put(both.clone());
+    world.remove(&pod("a", "n1", &[]));
     world.put(pod("b", "", &["ca"]));
     assert!(world.found().is_empty());
     both["status"]["reservedFor"] = json!([{"apiGroup": "x.dev", "resource": "jobs", "name": "a", "uid": "a"}]);
     world.remove(&pod("b", "", &[]));
     world.put(both);
     assert!(world.found().is_empty());
+}
+
+#[test]
+fn an_allocation_that_no_allocator_may_make() {
+    let mut world = World::new();
+    let mut wide = claim("ca", "n1", &["gpu-0"], Some("a"));
+    wide["spec"]["devices"]["requests"][0]["exactly"]["count"] = json!(2);
+    world.put(wide.clone());
+    assert_eq!(world.found(), ["allocation-odd ResourceClaim ml/ca"]);
+    assert!(
+        world.words().contains("fewer devices than its requests ask for: r."),
+        "{}",
+        world.words()
+    );
+    let results = |second: serde_json::Value| json!([result("n1", "gpu-0"), second]);
+    wide["status"]["allocation"]["devices"]["results"] = results(result("n1", "gpu-1"));
+    world.put(wide.clone());
+    assert!(world.found().is_empty());
+    // Of another request.
+    wide["status"]["allocation"]["devices"]["results"][1]["request"] = json!("rr");
+    world.put(wide.clone());
+    assert_eq!(world.found(), ["allocation-odd ResourceClaim ml/ca"]);
+    wide["status"]["allocation"]["devices"]["results"] = results(result("n2", "gpu-0"));
+    world.put(wide.clone());
+    assert_eq!(world.found(), ["allocation-odd ResourceClaim ml/ca"]);
+    assert!(world.words().contains("on several nodes (n1, n2)"), "{}", world.words());
+    // One pool that all nodes reach beside the card.
+    let mut everywhere = slice("fabric", &["gpu-0"]);
+    everywhere["spec"]["nodeName"] = json!(null);
+    everywhere["spec"]["allNodes"] = json!(true);
+    world.put(everywhere);
+    wide["status"]["allocation"]["devices"]["results"] = results(result("fabric", "gpu-0"));
+    world.put(wide.clone());
+    assert!(world.found().is_empty());
+
+    // One alternative of several, with all its devices.
+    let class = |name: &str, count: u32| json!({"name": name, "deviceClassName": world::DRIVER, "count": count});
+    let mut first = claim("ca", "n1", &["gpu-0"], Some("a"));
+    first["spec"]["devices"]["requests"] = json!([{"name": "r", "firstAvailable": [class("two", 2), class("one", 1)]}]);
+    for (request, odd) in [("r/one", false), ("r/two", true), ("r", true)] {
+        first["status"]["allocation"]["devices"]["results"][0]["request"] = json!(request);
+        world.put(first.clone());
+        assert_eq!(!world.found().is_empty(), odd, "{request}");
+    }
+    // All there are is at least one.
+    let mut all = claim("ca", "n1", &["gpu-0"], Some("a"));
+    all["spec"]["devices"]["requests"][0]["exactly"]["allocationMode"] = json!("All");
+    world.put(all.clone());
+    assert!(world.found().is_empty());
+    all["status"]["allocation"]["devices"]["results"] = json!([]);
+    world.put(all);
+    assert_eq!(world.found(), ["allocation-odd ResourceClaim ml/ca"]);
+}
+
+#[test]
+fn a_claim_in_use_that_nothing_protects() {
+    let mut world = World::new();
+    let mut bare = claim("ca", "n1", &["gpu-0"], Some("a"));
+    for finalizers in [json!(null), json!([]), json!(["example.com/other"])] {
+        bare["metadata"]["finalizers"] = finalizers;
+        world.put(bare.clone());
+        assert_eq!(world.found(), ["claim-unprotected ResourceClaim ml/ca"]);
+    }
+    assert!(world.words().contains("gpu.nvidia.com/n1/gpu-0"), "{}", world.words());
+    // Not in use, or not of a driver of this cluster.
+    bare["status"]["reservedFor"] = json!([]);
+    world.put(bare.clone());
+    assert_eq!(world.kinds(), [Kind::PodWithoutDevices, Kind::AllocationWithoutPod]);
+    bare["status"]["reservedFor"] = json!([{"resource": "pods", "name": "a", "uid": "a"}]);
+    bare["status"]["allocation"]["devices"]["results"][0]["driver"] = json!("nic.example.com");
+    world.put(bare);
+    assert_eq!(world.kinds(), [Kind::DeviceVanished]);
 }
 
 #[test]
@@ -263,6 +365,17 @@ fn pods_that_went_past_wattlane() {
     // Its author named our scheduler; what admission makes of the resource is missing all the same. Claims need nothing.
     world.put(change("/spec/schedulerName", json!("wattlane")));
     assert_eq!(world.found(), ["pod-untreated Pod ml/waiting"]);
+    // So is it where the policy sends pods of some classes and namespaces.
+    for scheduler in ["wattlane-big", "wattlane-team"] {
+        world.put(change("/spec/schedulerName", json!(scheduler)));
+        assert_eq!(world.found(), ["pod-untreated Pod ml/waiting"]);
+        let mut placed = pod("waiting", "n2", &["cb"]);
+        placed["spec"]["schedulerName"] = json!(scheduler);
+        world.put(placed);
+        world.put(claim("cb", "n2", &["gpu-0"], Some("waiting")));
+        assert!(world.found().is_empty(), "{scheduler} is ours");
+        world.remove(&claim("cb", "n2", &[], None));
+    }
     world.put(pod("waiting", "", &["ca"]));
     assert!(world.found().is_empty());
 
@@ -285,6 +398,9 @@ fn a_gate_is_taken_off_where_admission_had_nothing_to_do() {
     let mut amd = plugin_pod("", "ml", "");
     amd["spec"]["containers"][0]["resources"]["limits"] = json!({"amd.com/gpu": "1"});
     world.put(gates(plugin_pod("", "ml", ""), "missed"));
+    let mut big = plugin_pod("", "ml", "");
+    big["spec"]["schedulerName"] = json!("wattlane-big");
+    world.put(gates(big, "missed-big"));
     world.put(gates(plugin_pod("", "unknown", ""), "unknown"));
     world.put(gates(amd, "no-class"));
     world.put(gates(pod("", "", &["ca"]), "treated"));
@@ -297,7 +413,8 @@ fn a_gate_is_taken_off_where_admission_had_nothing_to_do() {
         liftable(&snapshot, world.policy(), pod)
     };
     assert!(lifted("ml", "no-class") && lifted("ml", "treated"));
-    assert!(!lifted("ml", "missed") && !lifted("unknown", "unknown") && !lifted("ml", "other-gate"));
+    assert!(!lifted("ml", "missed") && !lifted("ml", "missed-big"));
+    assert!(!lifted("unknown", "unknown") && !lifted("ml", "other-gate"));
     let missed = world
         .findings()
         .into_iter()

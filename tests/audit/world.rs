@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use wattlane::audit::{Finding, audit};
+use wattlane::audit::{Finding, Kind, audit};
 use wattlane::convert;
 use wattlane::index::{Change, Index};
+use wattlane::model::FINALIZER;
 use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::selector::Selectors;
 use wattlane::snapshot::Snapshot;
@@ -15,6 +16,10 @@ pub(crate) const DRIVER: &str = "gpu.nvidia.com";
 const POLICY: &str = "
 apiVersion: wattlane.dev/v1alpha1
 kind: PlacementPolicy
+classes:
+- {name: big, match: 'false', patch: {schedulerName: wattlane-big}}
+namespaces:
+- {match: {team: big}, patch: {schedulerName: wattlane-team}}
 power:
 - {label: rack, budget: 1500W}
 ";
@@ -79,6 +84,10 @@ impl World {
         self.findings().into_iter().map(name).collect()
     }
 
+    pub(crate) fn kinds(&mut self) -> Vec<Kind> {
+        self.findings().into_iter().map(|f| f.kind).collect()
+    }
+
     /// The words of the only finding.
     #[track_caller]
     pub(crate) fn words(&mut self) -> String {
@@ -130,7 +139,7 @@ pub(crate) fn claim(name: &str, node: &str, devices: &[&str], user: Option<&str>
         .map(|u| json!({"resource": "pods", "name": u, "uid": u}))
         .collect();
     json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "ml", "uid": name},
+        "metadata": {"name": name, "namespace": "ml", "uid": name, "finalizers": [FINALIZER]},
         "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": DRIVER}}]}},
         "status": {"reservedFor": consumers, "allocation": {"devices": {"results": results},
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}}})

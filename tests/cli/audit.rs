@@ -29,8 +29,8 @@ spec:
 
 fn claim(name: &str) -> String {
     format!(
-        "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {{name: {name}, namespace: team, uid: {name}}}\nspec: \
-         {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: gpu.nvidia.com}}}}]}}}}\nstatus:\n  reservedFor: [{{resource: \
+        "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim\nmetadata: {{name: {name}, namespace: team, uid: {name}, finalizers: \
+         [resource.kubernetes.io/delete-protection]}}\nspec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: gpu.nvidia.com}}}}]}}}}\nstatus:\n  reservedFor: [{{resource: \
          pods, name: {name}, uid: {name}}}]\n  allocation: {{devices: {{results: [{{request: r, driver: gpu.nvidia.com, pool: n, \
          device: gpu-0}}]}}}}\n"
     )

@@ -164,6 +164,7 @@ async fn what_others_did_is_found_and_said_where_it_is() {
             "allocation-without-pod ResourceClaim plain/gone",
             "allocation-without-pod ResourceClaim plain/one",
             "allocation-without-pod ResourceClaim plain/two",
+            "claim-unprotected ResourceClaim models/far",
             "pod-untreated Pod models/missed",
             "other-scheduler Pod models/astray",
         ];
@@ -180,6 +181,7 @@ async fn what_others_did_is_found_and_said_where_it_is() {
             (PLAIN, "bare", "PodWithoutDevices"),
             (NAMESPACE, "astray", "PodOnOtherNode"),
             (PLAIN, "one", "AllocationWithoutPod"),
+            (NAMESPACE, "far", "ClaimUnprotected"),
             (NAMESPACE, "missed", "PodUntreated"),
             (NAMESPACE, "astray", "OtherScheduler"),
         ] {
@@ -202,7 +204,7 @@ async fn what_others_did_is_found_and_said_where_it_is() {
         let ours = all
             .iter()
             .filter(|e| e.reporting_controller.as_deref() == Some("wattlane.dev/audit"));
-        ensure!(ours.count() == 4, "{all:?}");
+        ensure!(ours.count() == 5, "{all:?}");
         Ok(())
     })
     .await;

@@ -115,6 +115,9 @@ async fn cards_are_given_and_freed_by_wattlane_only() {
                 .await
         })
         .await?;
+        // The API server takes a driver's name in any letter case.
+        let loud = allocation(&DRIVER.to_uppercase(), "node-1");
+        tenant.denied("mine", json!({"allocation": loud})).await?;
         // Not even an administrator by accident; wattlane as ever.
         let admin = Tenant(claims.clone());
         admin

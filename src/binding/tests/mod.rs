@@ -152,6 +152,7 @@ fn new_claim(name: &Name) -> Claim {
         uid: format!("uid-of-{name}").into(),
         resource_version: "0".into(),
         deleting: false,
+        protected: false,
         owner_pod: None,
         spec: Arc::default(),
         allocation: None,

@@ -92,6 +92,7 @@ impl State {
                 key,
                 resource_version: "".into(),
                 deleting: false,
+                protected: false,
                 owner_pod: Some(pod.uid.clone()),
                 spec: template.spec.clone(),
                 allocation: None,

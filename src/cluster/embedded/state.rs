@@ -162,6 +162,7 @@ impl State {
             return refused(format!("an allocation holds at most {MAX_RESULTS} devices, not {n}"));
         }
         found.allocation = Some(Arc::new(allocation.clone()));
+        found.protected = true;
         if found.has_binding_conditions() {
             found.allocated_at = Some(jiff::Timestamp::now().as_second());
         }
@@ -200,6 +201,7 @@ impl State {
             left.allocation = None;
             left.allocated_at = None;
             left.conditions.clear();
+            left.protected = false;
         }
         if left != *found {
             self.put_claim(left);

@@ -7,10 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::convert::{allocation_json, consumer_json};
-use crate::model::{Allocation, Consumer, GATE, NamespacedName};
-
-/// What keeps an allocated claim from vanishing (k8s.io/api/resource/v1 `Finalizer`).
-pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+use crate::model::{Allocation, Consumer, FINALIZER, GATE, NamespacedName};
 
 /// Text of `metadata.<field>`, empty where there is none.
 pub(super) fn meta<'a>(doc: &'a Value, field: &str) -> &'a str {

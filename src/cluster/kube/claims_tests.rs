@@ -216,7 +216,7 @@ async fn allocate_then_undo_leaves_the_claim_as_it_was() {
     {
         let store = store.lock().expect("not poisoned");
         let claim = store.claim.as_ref().expect("there");
-        assert_eq!(claim["metadata"]["finalizers"], json!([body::FINALIZER]));
+        assert_eq!(claim["metadata"]["finalizers"], json!([crate::model::FINALIZER]));
         assert_eq!(claim["metadata"]["newer"], 1);
         let time = claim["status"]["allocation"]["allocationTimestamp"]
             .as_str()
