@@ -11,6 +11,7 @@ mod cards;
 mod demand;
 mod group;
 mod key;
+mod limit;
 mod matching;
 mod offer;
 mod order;
@@ -28,7 +29,7 @@ mod words;
 
 use std::sync::Arc;
 
-pub use allowed::NamespaceClasses;
+pub use allowed::NamespaceLimits;
 pub use demand::Demand;
 pub use score::{BEST, Rank, rank, score, scores};
 
@@ -47,8 +48,8 @@ pub struct Rules {
     pub topology: Topology,
     /// Node labels that say how near two nodes are, narrowest first; for pods that name a group.
     pub nearness: Vec<Name>,
-    /// What namespaces may use; the first that matches counts. Shared: rules are made for every request.
-    pub allowed: Arc<[NamespaceClasses]>,
+    /// What pods of namespaces may have; the first that matches counts. Shared: rules are made for every request.
+    pub allowed: Arc<[NamespaceLimits]>,
 }
 
 /// Of the labels in use: one NVLink domain, the rack, the zone.
