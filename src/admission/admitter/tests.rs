@@ -183,6 +183,41 @@ async fn a_template_the_watch_shows_is_believed_only_with_our_content() {
 }
 
 #[tokio::test]
+async fn what_was_made_is_believed_only_until_the_watch_says_something_else() {
+    let world = world(snapshot(), None);
+    admit(&world, false).await;
+    assert_eq!(asked(&world), 1);
+    // Something else was published.
+    let mut other = (**world.current.load()).clone();
+    other.classes.remove("other");
+    world.current.store(Arc::new(other.clone()));
+    admit(&world, false).await;
+    assert_eq!(asked(&world), 1);
+    // It came and went again between two pods.
+    let shown = with_template(template().claim_spec(), 0);
+    let shown = shown.templates.get(&template().key("ml")).expect("put there").clone();
+    other.templates.insert(shown.key.clone(), shown.clone());
+    other.templates.remove(&shown.key);
+    world.current.store(Arc::new(other));
+    admit(&world, false).await;
+    assert_eq!(asked(&world), 2);
+    // A stranger's has taken its name: never, however often the API has said yes.
+    world.current.store(Arc::new(with_template(ClaimSpec::default(), 0)));
+    for want in 3..6 {
+        admit(&world, false).await;
+        assert_eq!(asked(&world), want);
+    }
+    // Ours once more, whose use was noted a moment ago though the watch does not say so yet.
+    world
+        .current
+        .store(Arc::new(with_template(template().claim_spec(), TEMPLATE_REFRESH)));
+    for _ in 0..2 {
+        admit(&world, false).await;
+        assert_eq!(asked(&world), 6);
+    }
+}
+
+#[tokio::test]
 async fn pods_that_come_all_at_once_ask_for_their_template_once() {
     let world = world(snapshot(), None);
     let admitted = futures::future::join_all((0..20).map(|_| admit(&world, false))).await;
