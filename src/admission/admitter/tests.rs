@@ -95,6 +95,7 @@ fn with_template(spec: ClaimSpec, age: i64) -> Snapshot {
         deleting: false,
         labels: Arc::new([("app.kubernetes.io/managed-by".into(), "wattlane".into())].into()),
         last_used: jiff::Timestamp::now().as_second() - age,
+        marks_claims: false,
         spec: Arc::new(spec),
     };
     snapshot.templates.insert(template.key.clone(), Arc::new(template));
@@ -169,12 +170,19 @@ async fn a_template_the_watch_shows_is_believed_only_with_our_content() {
     let key = template().key("ml");
     let mut object = ClaimTemplate::clone(unlabelled.templates.get(&key).expect("put there"));
     object.labels = Labels::default();
-    unlabelled.templates.insert(key, Arc::new(object));
+    unlabelled.templates.insert(key.clone(), Arc::new(object));
+    let mut marking = with_template(template().claim_spec(), 0);
+    let mut object = ClaimTemplate::clone(marking.templates.get(&key).expect("put there"));
+    object.marks_claims = true;
+    marking.templates.insert(key, Arc::new(object));
     for other in [
         with_template(ClaimSpec::default(), 0),
         // Its use has to be noted before it is answered with again.
         with_template(template().claim_spec(), TEMPLATE_REFRESH),
+        // Nor has it been used in a year to come.
+        with_template(template().claim_spec(), -400 * 24 * 3600),
         unlabelled,
+        marking,
     ] {
         let other = world(other, None);
         admit(&other, false).await;
