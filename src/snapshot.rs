@@ -18,7 +18,7 @@ pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
-pub use shard::ShardMap;
+pub use shard::{Mark, ShardMap};
 pub use usage::DeviceUse;
 pub use wiring::Wiring;
 

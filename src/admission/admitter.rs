@@ -12,19 +12,25 @@ use super::Skip;
 use super::decide::{Decision, Request, decide, templates_named};
 use super::refuse::Refused;
 use super::template::Template;
-use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError};
+use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, last_used};
 use crate::convert::TEMPLATE_LAST_USED;
 use crate::model::{ClaimTemplate, NamespacedName};
 use crate::policy::Policy;
 use crate::publish::Reader;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Mark, Snapshot};
 
-/// How long a template we made is taken to exist before the watch has shown it. Short: what is deleted must not be
-/// believed in.
+/// How long a template we made is taken to exist before the watch has shown it, or that something else changed. Short:
+/// what is deleted must not be believed in.
 const BELIEVED: Duration = Duration::from_secs(10);
 const MOST_BELIEVED: usize = 4096;
 /// Templates made at one time.
 const LANES: usize = 16;
+
+/// When a template was made, and what the watch had shown by then: once that has changed, the watch is the one to say.
+struct Made {
+    at: Instant,
+    seen: Mark<NamespacedName, Arc<ClaimTemplate>>,
+}
 
 /// Admits pods against the newest snapshot and the current policy.
 pub struct Admitter {
@@ -34,7 +40,7 @@ pub struct Admitter {
     /// How long a pod of a namespace we have not seen yet waits for the watch.
     patience: Duration,
     /// Templates made a moment ago: a burst of equal pods asks the API once, not once a pod.
-    made: Mutex<HashMap<NamespacedName, Instant>>,
+    made: Mutex<HashMap<NamespacedName, Made>>,
     /// … also when its pods come all at once: who makes a template holds its lane.
     making: [tokio::sync::Mutex<()>; LANES],
 }
@@ -109,20 +115,24 @@ impl Admitter {
         let key = template.key(namespace);
         let now = jiff::Timestamp::now();
         // One that is not ours, or about to go: the cluster says no to it, with the reason.
-        let good =
-            |t: &ClaimTemplate| template.is(t) && !t.deleting && now.as_second() - t.last_used < TEMPLATE_REFRESH;
-        if snapshot.templates.get(&key).is_some_and(|t| good(t)) || self.made_lately(&key) {
+        let used = |t: &ClaimTemplate| last_used(t, now.as_second());
+        let good = |t: &ClaimTemplate| template.is(t) && !t.deleting && now.as_second() - used(t) < TEMPLATE_REFRESH;
+        let shown = snapshot.templates.get(&key);
+        // What we remember is older than a stranger's that is shown: only the API knows.
+        let ours = shown.is_none_or(|t| template.is(t) && !t.deleting);
+        let believed = || ours && self.made_lately(snapshot, &key);
+        if shown.is_some_and(|t| good(t)) || believed() {
             return Ok(());
         }
         let _alone = self.making[lane(&key)].lock().await;
-        if self.made_lately(&key) {
+        if believed() {
             return Ok(());
         }
         let mut object = template.object(namespace);
         object["metadata"]["annotations"] = json!({TEMPLATE_LAST_USED: now.to_string()});
         match self.cluster.ensure_template(&object).await {
             Ok(()) => {
-                self.remember(key);
+                self.remember(snapshot, key);
                 Ok(())
             }
             Err(e) => {
@@ -138,18 +148,27 @@ impl Admitter {
         }
     }
 
-    fn made_lately(&self, key: &NamespacedName) -> bool {
+    fn made_lately(&self, snapshot: &Snapshot, key: &NamespacedName) -> bool {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.get(key).is_some_and(|at| at.elapsed() < BELIEVED)
+        made.get(key)
+            .is_some_and(|made| made.at.elapsed() < BELIEVED && made.seen == snapshot.templates.mark(key))
     }
 
-    fn remember(&self, key: NamespacedName) {
+    fn remember(&self, snapshot: &Snapshot, key: NamespacedName) {
+        // As it was before the API was asked: what came and went meanwhile was perhaps ours.
+        let seen = snapshot.templates.mark(&key);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.len() >= MOST_BELIEVED {
-            made.retain(|_, at| at.elapsed() < BELIEVED);
+            made.retain(|_, made| made.at.elapsed() < BELIEVED);
         }
         if made.len() < MOST_BELIEVED {
-            made.insert(key, Instant::now());
+            made.insert(
+                key,
+                Made {
+                    at: Instant::now(),
+                    seen,
+                },
+            );
         }
     }
 }

@@ -10,7 +10,7 @@
 //! that says less than d - 2R, in exactly the version it has read. Then t - R < d - 2R for every answer before: the last
 //! was longer than R ago, and its pod was stored or refused within a minute. Nor can a replica with an old cache answer
 //! with one that is gone: what its cache says is younger than R cannot have been 2R old. Clocks of replicas may differ
-//! by what is left of R.
+//! by what is left of R; what says more than that after d says nothing.
 //!
 //! Whatever is copied out of a live pod names a template that may be gone; admission makes it again (`decide.rs`).
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::template::Template;
-use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError};
+use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, last_used};
 use crate::model::{ClaimTemplate, Name, PodClaimSource};
 use crate::publish::Reader;
 use crate::snapshot::Snapshot;
@@ -104,7 +104,7 @@ pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
     let goes = |t: &ClaimTemplate| {
         let namespace = snapshot.namespaces.get(&t.key.namespace);
         !t.deleting
-            && t.last_used.saturating_add(GRACE) <= now
+            && last_used(t, now).saturating_add(GRACE) <= now
             && !named.contains(&(&t.key.namespace, &t.key.name))
             && namespace.is_some_and(|n| !n.deleting)
             && Template::made(t).is_some()
@@ -116,7 +116,7 @@ pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
         .filter(|t| goes(t))
         .cloned()
         .collect();
-    unused.sort_by(|a, b| (a.last_used, &a.key).cmp(&(b.last_used, &b.key)));
+    unused.sort_by(|a, b| (last_used(a, now), &a.key).cmp(&(last_used(b, now), &b.key)));
     unused.truncate(MOST);
     unused
 }

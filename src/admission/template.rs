@@ -77,7 +77,7 @@ impl Template {
     /// Whether the object is this template, ours and with our content.
     pub(super) fn is(&self, object: &ClaimTemplate) -> bool {
         let ours = object.labels.get(MANAGED_BY.0).is_some_and(|v| &**v == MANAGED_BY.1);
-        ours && object.key.name == self.name() && *object.spec == self.claim_spec()
+        ours && object.key.name == self.name() && !object.marks_claims && *object.spec == self.claim_spec()
     }
 
     pub fn key(&self, namespace: &str) -> NamespacedName {

@@ -19,6 +19,15 @@ pub use lease::{Lease, LeaseWrite};
 /// The sweeper waits twice as long (`admission/sweep.rs` says why).
 pub const TEMPLATE_REFRESH: i64 = 30 * 60;
 
+/// When the template was last used, at a time `now` (both in seconds since the epoch). One that says a time still to
+/// come, by more than clocks may differ, says nothing: it would never be old. Then it was never used.
+pub fn last_used(template: &ClaimTemplate, now: i64) -> i64 {
+    match template.last_used {
+        used if used > now.saturating_add(TEMPLATE_REFRESH) => 0,
+        used => used,
+    }
+}
+
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteError {

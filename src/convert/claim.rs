@@ -175,6 +175,16 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
     })
 }
 
+/// Whether there is more in it than empty parts. As deep as it could be read.
+fn says_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(list) => list.iter().any(says_something),
+        Value::Object(map) => map.values().any(says_something),
+        _ => true,
+    }
+}
+
 fn seconds(time: Option<&str>) -> Option<i64> {
     Some(time?.parse::<jiff::Timestamp>().ok()?.as_second())
 }
@@ -200,6 +210,7 @@ pub fn template(value: &Value) -> Result<ClaimTemplate, ConvertError> {
         deleting: metadata.deleting(),
         labels: metadata.labels(),
         last_used: last_used.unwrap_or_default(),
+        marks_claims: inner.get("metadata").is_some_and(says_something),
         spec: Arc::new(spec(inner, "spec.", &mut Names::default())),
     })
 }

@@ -134,6 +134,7 @@ pub struct ClaimTemplate {
     pub labels: Labels,
     /// When admission last answered with it, as far as the object says; else when it was made. Seconds since the epoch.
     pub last_used: i64,
-    /// Annotations and labels that claims made from it get are not kept: nobody here reads them.
+    /// Claims made from it get annotations or labels. Which, nobody here reads; ours never do.
+    pub marks_claims: bool,
     pub spec: Arc<ClaimSpec>,
 }

@@ -38,6 +38,8 @@ pub enum Reason {
     Topology,
     /// A power domain would be over its budget.
     PowerBudget,
+    /// More cards than the policy allows a pod of its namespace.
+    NamespaceLimit,
     /// adminAccess in a namespace that does not allow it.
     AdminAccess,
     /// An API limit (32 results a claim, 256 consumers), or the step limit of our own search.
@@ -51,7 +53,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Reason; 22] = [
+    pub const ALL: [Reason; 23] = [
         Self::UnknownNode,
         Self::ClaimMissing,
         Self::ClaimUnusable,
@@ -69,6 +71,7 @@ impl Reason {
         Self::CapacityExhausted,
         Self::Topology,
         Self::PowerBudget,
+        Self::NamespaceLimit,
         Self::AdminAccess,
         Self::Limit,
         Self::Unsupported,
@@ -95,6 +98,7 @@ impl Reason {
             Self::CapacityExhausted => "capacity_exhausted",
             Self::Topology => "topology",
             Self::PowerBudget => "power_budget",
+            Self::NamespaceLimit => "namespace_limit",
             Self::AdminAccess => "admin_access",
             Self::Limit => "limit",
             Self::Unsupported => "unsupported",

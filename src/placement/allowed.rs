@@ -6,19 +6,36 @@ use std::collections::BTreeMap;
 use super::Context;
 use crate::model::{Labels, Name, Reason, Refusal};
 
-/// The classes the pods of some namespaces may use. Of several the first that matches counts.
+/// What the pods of some namespaces may have. Of several rules the first that matches counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamespaceClasses {
+pub struct NamespaceLimits {
     /// Labels the namespace must carry, all of them. Empty: every namespace.
     pub matches: BTreeMap<Name, Name>,
     /// None: every class.
     pub classes: Option<Vec<Name>>,
+    /// Cards of one pod, each counted once. None: any number.
+    pub most_cards: Option<u32>,
 }
 
-impl NamespaceClasses {
+impl NamespaceLimits {
     fn speaks_of(&self, labels: &Labels) -> bool {
         self.matches.iter().all(|(k, v)| labels.get(k) == Some(v))
     }
+}
+
+/// The rule that speaks of a namespace. The inner None: no rule does, or none `limits` anything. The outer: a namespace
+/// that is not known, where some rule does.
+pub(super) fn rule_for<'a>(
+    ctx: Context<'a>,
+    namespace: &Name,
+    limits: impl Fn(&NamespaceLimits) -> bool,
+) -> Option<Option<&'a NamespaceLimits>> {
+    let rules = &ctx.rules.allowed;
+    if !rules.iter().any(limits) {
+        return Some(None);
+    }
+    let known = ctx.snapshot.namespaces.get(namespace)?;
+    Some(rules.iter().find(|rule| rule.speaks_of(&known.labels)))
 }
 
 /// What one pod's namespace may use. Devices without a class (a NIC) are nobody's privilege.
@@ -34,15 +51,10 @@ impl Allowed {
     /// # Errors
     /// The namespace is not known, so that nobody can say what it may use.
     pub(super) fn of(ctx: Context<'_>, namespace: &Name) -> Result<Option<Self>, Refusal> {
-        let rules = &ctx.rules.allowed;
-        if rules.iter().all(|rule| rule.classes.is_none()) {
-            return Ok(None);
-        }
-        let Some(known) = ctx.snapshot.namespaces.get(namespace) else {
+        let Some(rule) = rule_for(ctx, namespace, |rule| rule.classes.is_some()) else {
             let words = format!("namespace {namespace} is not known yet, and with it what classes it may use");
             return Err(Refusal::new(Reason::WrongClass, words));
         };
-        let rule = rules.iter().find(|rule| rule.speaks_of(&known.labels));
         Ok(rule.and_then(|rule| rule.classes.clone()).map(|classes| Self {
             namespace: namespace.clone(),
             classes,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::allowed::Allowed;
 use super::group::{GROUP, Group};
+use super::limit::Limit;
 use super::matching::SelectorUse;
 use super::wish::Wishes;
 use super::words::Texts;
@@ -39,6 +40,8 @@ pub struct Demand {
     /// plugin of the node serves them).
     extended: Vec<(Name, Option<Refusal>)>,
     pub(super) wishes: Wishes,
+    /// How many cards the pod may hold. None: any number.
+    pub(super) limit: Option<Limit>,
     pub(super) group: Option<Group>,
     pub(super) texts: Texts,
     spent: AtomicU32,
@@ -105,6 +108,7 @@ impl Demand {
             };
             return Err(allowed.refusal(whose, class));
         }
+        let limit = Limit::of(ctx, &pod.key.namespace)?;
         let mut claims: Vec<ClaimDemand> = vec![];
         let mut seen: Vec<NamespacedName> = vec![];
         for entry in &pod.claims {
@@ -137,6 +141,7 @@ impl Demand {
             claims,
             extended: unclaimed(ctx, pod),
             wishes,
+            limit,
             group,
             texts: Texts::default(),
             spent: AtomicU32::new(0),

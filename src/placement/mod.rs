@@ -12,6 +12,7 @@ mod demand;
 mod group;
 mod held;
 mod key;
+mod limit;
 mod matching;
 mod offer;
 mod order;
@@ -29,7 +30,7 @@ mod words;
 
 use std::sync::Arc;
 
-pub use allowed::NamespaceClasses;
+pub use allowed::NamespaceLimits;
 pub use demand::Demand;
 pub use held::{HELD, only_held};
 pub use score::{BEST, Rank, rank, score, scores};
@@ -49,8 +50,8 @@ pub struct Rules {
     pub topology: Topology,
     /// Node labels that say how near two nodes are, narrowest first; for pods that name a group.
     pub nearness: Vec<Name>,
-    /// What namespaces may use; the first that matches counts. Shared: rules are made for every request.
-    pub allowed: Arc<[NamespaceClasses]>,
+    /// What pods of namespaces may have; the first that matches counts. Shared: rules are made for every request.
+    pub allowed: Arc<[NamespaceLimits]>,
 }
 
 /// Of the labels in use: one NVLink domain, the rack, the zone.

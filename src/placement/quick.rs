@@ -117,7 +117,9 @@ fn common_shape(demand: &Demand) -> Option<(&Alternative, u32)> {
         return None;
     };
     let plain = !wanted.admin_access && wanted.capacity.is_empty() && claim.claim.spec.constraints.is_empty();
-    (plain && demand.wishes.any_device()).then_some((alternative, asked))
+    // Each device is one card at most: where no more are asked than may be had, nothing is to be counted.
+    let within = demand.limit.as_ref().is_none_or(|limit| asked <= limit.most);
+    (plain && within && demand.wishes.any_device()).then_some((alternative, asked))
 }
 
 impl<'a> Tally<'a> {

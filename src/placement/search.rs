@@ -115,6 +115,13 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
     if !within_limits(chosen()) {
         return Outcome::Nothing;
     }
+    if let Some(limit) = view.limit.as_ref().filter(|_| !how.relaxed.limit && !how.relaxed.room) {
+        // Else every subset that is still within the limit would be looked at first.
+        let least = chosen().map(|(_, offer)| limit.least(offer));
+        if !limit.affords(least.fold(0, usize::saturating_add)) {
+            return Outcome::Nothing;
+        }
+    }
     let mut orders = Vec::with_capacity(offers.len());
     for (_, offer) in chosen() {
         let mut order = Order::of(view, offer, how);

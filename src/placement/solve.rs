@@ -6,6 +6,7 @@
 
 use super::demand::Demand;
 use super::key::Key;
+use super::limit::Held;
 use super::matching::failure;
 use super::offer::Offer;
 use super::order::{Classes, How};
@@ -88,6 +89,11 @@ fn solve<'a>(
             .find(|c| !allowed.admits(Some(c)))
     {
         return Err(allowed.refusal("the pod's claims hold devices of", class));
+    }
+    if let Some(limit) = &demand.limit
+        && let Some(refusal) = limit.held(Held::of(ctx, demand, node).len())
+    {
+        return Err(refusal);
     }
     let (view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
     // To look at every device for every alternative is work as well.

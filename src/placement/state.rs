@@ -1,6 +1,7 @@
 //! The ledger of one search: what the devices chosen so far take, and whether one more may join them. Every `take`
 //! has its `give_back`, in reverse order.
 
+use super::limit::Tally;
 use super::offer::{Candidate, Offer, given, left};
 use super::power::Meter;
 use super::view::View;
@@ -13,6 +14,8 @@ pub(super) struct Relaxed {
     pub(super) classes: bool,
     pub(super) topology: bool,
     pub(super) power: bool,
+    /// How many cards the pod may hold.
+    pub(super) limit: bool,
     /// Counters, shares, and devices being given once.
     pub(super) room: bool,
 }
@@ -28,6 +31,8 @@ pub(super) struct State<'v> {
     values: Vec<Vec<&'v AttributeValue>>,
     /// None: no budget, or not looked at.
     meter: Option<Meter<'v>>,
+    /// None: no limit of cards, or not looked at.
+    tally: Option<Tally<'v>>,
 }
 
 #[derive(Clone, Default)]
@@ -49,6 +54,7 @@ impl<'v> State<'v> {
             drawn: vec![],
             values: vec![vec![]; view.rules.len()],
             meter: view.budget.as_ref().filter(|_| !relaxed.power).map(Meter::new),
+            tally: view.limit.as_ref().filter(|_| !relaxed.limit).map(Tally::new),
         }
     }
 
@@ -59,6 +65,7 @@ impl<'v> State<'v> {
             && self.unheld(claim, candidate, admin)
             && (self.relaxed.room || admin || self.has_room(candidate))
             && (admin || self.meter.as_ref().is_none_or(|m| m.fits(candidate)))
+            && (admin || self.tally.as_ref().is_none_or(|t| t.fits(candidate)))
     }
 
     /// Whether the budget could bear so many watts more.
@@ -80,6 +87,9 @@ impl<'v> State<'v> {
             if let Some(meter) = &mut self.meter {
                 meter.take(candidate);
             }
+            if let Some(tally) = &mut self.tally {
+                tally.take(candidate);
+            }
         }
         if candidate.takes.is_none() {
             self.chosen[candidate.dev].holders |= 1 << claim;
@@ -99,6 +109,9 @@ impl<'v> State<'v> {
             self.draw(candidate, -1);
             if let Some(meter) = &mut self.meter {
                 meter.give_back(candidate);
+            }
+            if let Some(tally) = &mut self.tally {
+                tally.give_back(candidate);
             }
         }
         if candidate.takes.is_none() {

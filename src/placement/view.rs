@@ -3,6 +3,7 @@
 
 use super::demand::{Alternative, Demand, NewClaim};
 use super::key::Chosen;
+use super::limit::CardLimit;
 use super::matching::{Matching, failure, matching};
 use super::offer::{Candidate, Offer, counters_of};
 use super::power::Budget;
@@ -38,6 +39,8 @@ pub(super) struct View<'a> {
     pub(super) free: Vec<Cards>,
     /// What power budgets leave the pod. None: no budget has a say.
     pub(super) budget: Option<Budget<'a>>,
+    /// How many cards the pod may still be given. None: more than it asks for.
+    pub(super) limit: Option<CardLimit<'a>>,
     /// Driver and health of the first pool that yields nothing.
     unhealthy: Option<(&'a Name, &'a PoolHealth)>,
 }
@@ -130,6 +133,10 @@ impl<'a> View<'a> {
         view.add_cards(ctx, demand, node);
         if purpose == Purpose::Place {
             view.budget = Budget::of(ctx, node, &view.pools, &view.devices);
+            if demand.limit.is_some() {
+                let asked = view.most_asked();
+                view.limit = CardLimit::of(ctx, demand, node, (&view.pools, &view.devices), asked);
+            }
         }
         view.sort_into_kinds();
         Ok((view, failed))
@@ -306,7 +313,9 @@ impl<'a> View<'a> {
         }
         let uniform = self.wiring.is_some_and(|w| w.shape.is_uniform());
         let likeness = self.devices.iter().enumerate().map(|(i, dev)| {
-            let unlike = dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty();
+            let one_card = self.limit.as_ref().is_some_and(|limit| limit.tells_apart(i));
+            let unlike =
+                dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty() || one_card;
             let card = dev.card.map(|c| if uniform { 0 } else { c });
             let budget = self.budget.as_ref().map(|b| b.kind(i));
             (unlike.then_some(i), dev.class, dev.watts, card, budget)
@@ -347,6 +356,15 @@ impl<'a> View<'a> {
             }
         }
         counts
+    }
+
+    /// The most devices that the pod may be given to run on.
+    fn most_asked(&self) -> usize {
+        let most = self.requests.iter().map(|request| {
+            let running = request.offers.iter().filter(|o| !o.alternative.request.admin_access);
+            running.map(|o| o.asked).max().unwrap_or(0)
+        });
+        most.fold(0, usize::saturating_add)
     }
 
     /// What it took to look at every device for every alternative, in search steps.

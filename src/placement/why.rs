@@ -1,13 +1,13 @@
 //! Why nothing was found, when no request alone explains it: the rule without which there would be a solution.
 
 use super::demand::{Demand, RESULTS};
-use super::power;
 use super::search::Outcome;
 use super::solve::{Passes, over_alternatives};
 use super::state::Relaxed;
 use super::view::View;
 use super::wish::MIX;
 use super::words::{listed, unlinked};
+use super::{limit, power};
 use crate::model::{ConstraintKind, Name, Reason, Refusal};
 
 /// Steps of one look at a relaxed problem: an explanation is worth less than a placement.
@@ -37,19 +37,35 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
     if let Some(refusal) = too_many(demand, view) {
         return refusal;
     }
-    if view.budget.is_some() {
-        let relaxed = Relaxed {
-            power: true,
-            ..Relaxed::default()
-        };
+    let best_without = |relaxed: Relaxed, left: &mut u32| {
         let granted = STEPS.min(*left);
         let mut steps = granted;
         let attempt = |offers: &[usize], steps: &mut u32| passes.run(view, offers, relaxed, false, steps);
         let found = over_alternatives(view, &mut steps, attempt);
         *left -= granted - steps;
-        if let Outcome::Found { choice, .. } = found
-            && let Some(refusal) = power::over(view, &choice)
-        {
+        match found {
+            Outcome::Found { choice, .. } => Some(choice),
+            _ => None,
+        }
+    };
+    if let Some(refusal) = limit::always_over(view) {
+        return refusal;
+    }
+    if view.limit.is_some() {
+        let relaxed = Relaxed {
+            limit: true,
+            ..Relaxed::default()
+        };
+        if let Some(refusal) = best_without(relaxed, left).and_then(|choice| limit::over(view, &choice)) {
+            return refusal;
+        }
+    }
+    if view.budget.is_some() {
+        let relaxed = Relaxed {
+            power: true,
+            ..Relaxed::default()
+        };
+        if let Some(refusal) = best_without(relaxed, left).and_then(|choice| power::over(view, &choice)) {
             return refusal;
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use crate::model::{Labels, Name};
-use crate::placement::{NamespaceClasses, Rules, Topology};
+use crate::placement::{NamespaceLimits, Rules, Topology};
 use crate::selector::Selector;
 
 /// One wattage class of the operator's.
@@ -120,7 +120,7 @@ pub struct Policy {
     pub namespaces: Vec<NamespaceRule>,
     pub defaults: Defaults,
     /// `namespaces` as placement reads them; made when first asked for.
-    pub allowed: OnceLock<Arc<[NamespaceClasses]>>,
+    pub allowed: OnceLock<Arc<[NamespaceLimits]>>,
 }
 
 impl Policy {
@@ -130,7 +130,7 @@ impl Policy {
             mix_classes: self.placement.mix_classes,
             spread: self.placement.nodes == NodeOrder::Spread,
             topology: self.placement.topology,
-            allowed: self.allowed.get_or_init(|| self.namespace_classes()).clone(),
+            allowed: self.allowed.get_or_init(|| self.namespace_limits()).clone(),
             nearness: self
                 .placement
                 .nearness
@@ -139,10 +139,11 @@ impl Policy {
         }
     }
 
-    fn namespace_classes(&self) -> Arc<[NamespaceClasses]> {
-        let rules = self.namespaces.iter().map(|rule| NamespaceClasses {
+    fn namespace_limits(&self) -> Arc<[NamespaceLimits]> {
+        let rules = self.namespaces.iter().map(|rule| NamespaceLimits {
             matches: rule.matches.clone(),
             classes: rule.allowed_classes.clone(),
+            most_cards: rule.max_gpus_per_pod,
         });
         rules.collect()
     }

@@ -6,7 +6,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 const SHARDS: usize = 256;
 
@@ -15,6 +15,17 @@ pub struct ShardMap<K, V> {
     /// One shared slice; empty while the map is empty.
     shards: Arc<[Arc<HashMap<K, V>>]>,
     len: usize,
+}
+
+/// What a map held of a key's shard at some time: equal while nothing of it has changed. Keeps nothing alive but its
+/// own address, which nothing else gets meanwhile.
+#[derive(Debug)]
+pub struct Mark<K, V>(Weak<HashMap<K, V>>);
+
+impl<K, V> PartialEq for Mark<K, V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
 }
 
 impl<K, V> Clone for ShardMap<K, V> {
@@ -49,6 +60,15 @@ impl<K: Hash + Eq + Clone, V: Clone> ShardMap<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         self.shards.get(shard_of(key))?.get(key)
+    }
+
+    /// Whether something was put in or taken out since, even if it looks the same again. May say so of another key.
+    pub fn mark<Q>(&self, key: &Q) -> Mark<K, V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        Mark(self.shards.get(shard_of(key)).map_or_else(Weak::new, Arc::downgrade))
     }
 
     pub fn contains_key<Q>(&self, key: &Q) -> bool
@@ -118,5 +138,24 @@ mod tests {
             (map.get(&7), map.get(&8), map.len(), map.iter().count()),
             (Some(&0), None, 999, 999)
         );
+    }
+
+    #[test]
+    fn what_came_and_went_has_left_a_mark() {
+        let mut map = ShardMap::default();
+        map.insert(1, ());
+        let (published, mark) = (map.clone(), map.mark(&7));
+        assert!(published.mark(&7) == mark && map.clone().mark(&7) == mark);
+        map.insert(7, ());
+        map.remove(&7);
+        assert!(map.mark(&7) != mark);
+        // Nor when nobody has the old one any more, and its memory could be used again.
+        drop(published);
+        for _ in 0..100 {
+            map = map.clone();
+            map.insert(7, ());
+            map.remove(&7);
+            assert!(map.mark(&7) != mark);
+        }
     }
 }

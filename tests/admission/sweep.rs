@@ -99,6 +99,14 @@ fn only_what_is_ours_unused_and_old_goes() {
         with(|t| t["spec"]["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = json!(true)),
         0
     );
+    assert_eq!(with(|t| t["spec"]["metadata"] = json!({"labels": {"a": "b"}})), 0);
+    assert_eq!(
+        with(|t| t["spec"]["metadata"] = json!({"labels": {}, "creationTimestamp": null})),
+        1
+    );
+    // Used a little ahead of our clock is used now; used in a year to come is nothing to wait for.
+    assert_eq!(goes(&[namespace(), template(2, -300)]), 0);
+    assert_eq!(goes(&[namespace(), template(2, -400 * 24 * 3600)]), 1);
     assert_eq!(
         with(|t| t["metadata"]["deletionTimestamp"] = json!("2027-01-15T07:59:00Z")),
         0

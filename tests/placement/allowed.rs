@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use wattlane::placement::NamespaceClasses;
+use wattlane::placement::NamespaceLimits;
 
 use super::world::{World, annotated, ask, mixed, pod, request};
 
@@ -11,9 +11,10 @@ use super::world::{World, annotated, ask, mixed, pod, request};
 fn world(team: &str) -> World {
     let mut world = World::new();
     world.node("n", &mixed());
-    let rule = |team: &str, classes: &[&str]| NamespaceClasses {
+    let rule = |team: &str, classes: &[&str]| NamespaceLimits {
         matches: [("team".into(), team.into())].into(),
         classes: Some(classes.iter().map(|c| (*c).into()).collect()),
+        most_cards: None,
     };
     world.rules.allowed = Arc::new([rule("research", &["small"]), rule("intern", &[])]);
     world.namespace(json!({"team": team}));

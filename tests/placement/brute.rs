@@ -4,6 +4,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use std::sync::Arc;
+
+use wattlane::placement::NamespaceLimits;
+
 use super::world::{DRIVER, World, annotated};
 
 const SLOTS: u32 = 4;
@@ -49,6 +53,8 @@ struct Case {
     mix: bool,
     /// Of the node's power domain, in watts.
     budget: Option<u32>,
+    /// Cards that a pod of the namespace may have.
+    most: Option<u32>,
 }
 
 fn card() -> impl Strategy<Value = Card> {
@@ -100,8 +106,9 @@ fn case() -> impl Strategy<Value = Case> {
         prop::sample::select(vec![None, None, None, Some("a")]),
         prop::bool::weighted(0.2),
         prop::sample::select(vec![None, None, None, Some(300), Some(600), Some(900), Some(1500)]),
+        prop::sample::select(vec![None, None, None, Some(1), Some(2), Some(3)]),
     )
-        .prop_map(|(cards, mut asks, constraints, wish, mix, budget)| {
+        .prop_map(|(cards, mut asks, constraints, wish, mix, budget, most)| {
             asks.sort_by_key(|a| a.claim);
             Case {
                 cards,
@@ -110,6 +117,7 @@ fn case() -> impl Strategy<Value = Case> {
                 wish,
                 mix,
                 budget,
+                most,
             }
         })
 }
@@ -250,6 +258,14 @@ impl Case {
         adds == 0 || held.is_some_and(|held| held + adds <= budget)
     }
 
+    /// Whether the pod may have so many cards.
+    fn within(&self, choice: &Choice) -> bool {
+        let mut cards: Vec<usize> = choice.iter().flatten().copied().collect();
+        cards.sort_unstable();
+        cards.dedup();
+        self.most.is_none_or(|most| cards.len() <= most as usize)
+    }
+
     fn power(&self, choice: &Choice) -> Power {
         choice
             .iter()
@@ -281,7 +297,8 @@ impl Case {
                 };
                 choices = choices.into_iter().flat_map(longer).collect();
             }
-            choices.retain(|c| self.together(alternatives, c) && self.wished(alternatives, c) && self.affordable(c));
+            choices.retain(|c| self.together(alternatives, c) && self.wished(alternatives, c));
+            choices.retain(|c| self.affordable(c) && self.within(c));
             let one: Vec<Choice> = choices.iter().filter(|c| self.classes(c).len() <= 1).cloned().collect();
             if !one.is_empty() {
                 choices = one;
@@ -308,6 +325,14 @@ impl Case {
     fn world(&self) -> World {
         let mut world = World::new();
         world.rules.mix_classes = self.mix;
+        if self.most.is_some() {
+            world.namespace(json!({}));
+            world.rules.allowed = Arc::new([NamespaceLimits {
+                matches: [].into(),
+                classes: None,
+                most_cards: self.most,
+            }]);
+        }
         world.labelled_node("n", json!({"rack": "n"}));
         if let Some(budget) = self.budget {
             world.budgets(&[("n", budget.into())]);

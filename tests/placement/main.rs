@@ -5,6 +5,7 @@ mod bounds;
 mod brute;
 mod features;
 mod large;
+mod limit;
 mod mixed;
 mod power;
 mod reasons;

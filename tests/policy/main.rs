@@ -64,6 +64,8 @@ defaults: {schedulerName: gpus, runtimeClassName: nvidia, deviceClasses: {intel.
         (rule.default_class.as_deref(), rule.max_gpus_per_pod),
         (Some("rest"), Some(4))
     );
+    let most: Vec<_> = policy.rules().allowed.iter().map(|rule| rule.most_cards).collect();
+    assert_eq!(most, [Some(4), None, None], "as placement reads it");
     let rule = policy.namespace_rule(&labels(&[("team", "other")])).expect("a rule");
     assert_eq!(rule.allowed_classes, None);
 }

@@ -95,6 +95,7 @@ fn with_template(spec: ClaimSpec, age: i64) -> Snapshot {
         deleting: false,
         labels: Arc::new([("app.kubernetes.io/managed-by".into(), "wattlane".into())].into()),
         last_used: jiff::Timestamp::now().as_second() - age,
+        marks_claims: false,
         spec: Arc::new(spec),
     };
     snapshot.templates.insert(template.key.clone(), Arc::new(template));
@@ -169,16 +170,58 @@ async fn a_template_the_watch_shows_is_believed_only_with_our_content() {
     let key = template().key("ml");
     let mut object = ClaimTemplate::clone(unlabelled.templates.get(&key).expect("put there"));
     object.labels = Labels::default();
-    unlabelled.templates.insert(key, Arc::new(object));
+    unlabelled.templates.insert(key.clone(), Arc::new(object));
+    let mut marking = with_template(template().claim_spec(), 0);
+    let mut object = ClaimTemplate::clone(marking.templates.get(&key).expect("put there"));
+    object.marks_claims = true;
+    marking.templates.insert(key, Arc::new(object));
     for other in [
         with_template(ClaimSpec::default(), 0),
         // Its use has to be noted before it is answered with again.
         with_template(template().claim_spec(), TEMPLATE_REFRESH),
+        // Nor has it been used in a year to come.
+        with_template(template().claim_spec(), -400 * 24 * 3600),
         unlabelled,
+        marking,
     ] {
         let other = world(other, None);
         admit(&other, false).await;
         assert_eq!(asked(&other), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_was_made_is_believed_only_until_the_watch_says_something_else() {
+    let world = world(snapshot(), None);
+    admit(&world, false).await;
+    assert_eq!(asked(&world), 1);
+    // Something else was published.
+    let mut other = (**world.current.load()).clone();
+    other.classes.remove("other");
+    world.current.store(Arc::new(other.clone()));
+    admit(&world, false).await;
+    assert_eq!(asked(&world), 1);
+    // It came and went again between two pods.
+    let shown = with_template(template().claim_spec(), 0);
+    let shown = shown.templates.get(&template().key("ml")).expect("put there").clone();
+    other.templates.insert(shown.key.clone(), shown.clone());
+    other.templates.remove(&shown.key);
+    world.current.store(Arc::new(other));
+    admit(&world, false).await;
+    assert_eq!(asked(&world), 2);
+    // A stranger's has taken its name: never, however often the API has said yes.
+    world.current.store(Arc::new(with_template(ClaimSpec::default(), 0)));
+    for want in 3..6 {
+        admit(&world, false).await;
+        assert_eq!(asked(&world), want);
+    }
+    // Ours once more, whose use was noted a moment ago though the watch does not say so yet.
+    world
+        .current
+        .store(Arc::new(with_template(template().claim_spec(), TEMPLATE_REFRESH)));
+    for _ in 0..2 {
+        admit(&world, false).await;
+        assert_eq!(asked(&world), 6);
     }
 }
 

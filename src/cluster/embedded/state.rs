@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::{Lease, LeaseWrite, TEMPLATE_REFRESH, WriteError};
+use crate::cluster::{Lease, LeaseWrite, TEMPLATE_REFRESH, WriteError, last_used};
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
 use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Namespace, NamespacedName, Pod, PodClaimSource};
@@ -218,7 +218,7 @@ impl State {
         if let Some(found) = self.templates.get(&key) {
             // Our labels are how we know it for ours.
             let ours = wanted.labels.iter().all(|(k, v)| found.labels.get(k) == Some(v));
-            if !ours || found.spec != wanted.spec {
+            if !ours || (&found.spec, found.marks_claims) != (&wanted.spec, wanted.marks_claims) {
                 return Err(WriteError::Refused(format!(
                     "ResourceClaimTemplate {key} exists {}; delete it or rename it, wattlane makes its own under this name",
                     if ours {
@@ -228,10 +228,9 @@ impl State {
                     }
                 )));
             }
-            if wanted.last_used - found.last_used >= TEMPLATE_REFRESH {
-                let last_used = wanted.last_used;
+            if wanted.last_used - last_used(found, wanted.last_used) >= TEMPLATE_REFRESH {
                 self.put_template(ClaimTemplate {
-                    last_used,
+                    last_used: wanted.last_used,
                     ..found.clone()
                 });
             }

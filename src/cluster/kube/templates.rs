@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::api::{APPLY_PATCH, Api, MERGE_PATCH};
 use super::{body, paths};
-use crate::cluster::{TEMPLATE_REFRESH, WriteError};
+use crate::cluster::{TEMPLATE_REFRESH, WriteError, last_used};
 use crate::convert::{self, TEMPLATE_LAST_USED};
 use crate::model::{ClaimTemplate, NamespacedName};
 
@@ -51,8 +51,9 @@ pub(super) async fn ensure(api: &Api, template: &Value) -> Result<(), WriteError
 
 /// The patch that notes the use, if that is due. As it was read: one that is removed meanwhile is not touched.
 fn refresh(found: &Value, wanted: &Value) -> Option<Value> {
-    let used = |v: &Value| convert::template(v).map_or(0, |t| t.last_used);
-    (used(wanted) - used(found) >= TEMPLATE_REFRESH).then(|| {
+    let now = convert::template(wanted).map_or(0, |t| t.last_used);
+    let used = convert::template(found).map_or(0, |t| last_used(&t, now));
+    (now - used >= TEMPLATE_REFRESH).then(|| {
         json!({"metadata": {
             "uid": body::meta(found, "uid"),
             "resourceVersion": body::meta(found, "resourceVersion"),
@@ -214,6 +215,24 @@ mod tests {
     }
 
     #[test]
+    fn a_use_is_noted_anew_when_it_is_old_or_still_to_come() {
+        let used = |at: &str| {
+            let mut template = template(json!({}));
+            template["metadata"]["annotations"] = json!({TEMPLATE_LAST_USED: at});
+            template
+        };
+        let now = used("2027-01-15T08:00:00Z");
+        for (at, due) in [
+            ("2027-01-15T07:31:00Z", false),
+            ("2027-01-15T07:30:00Z", true),
+            ("2027-01-15T08:05:00Z", false),
+            ("9999-01-01T00:00:00Z", true),
+        ] {
+            assert_eq!(refresh(&used(at), &now).is_some(), due, "{at}");
+        }
+    }
+
+    #[test]
     fn other_content_or_a_strangers_template_is_refused() {
         let exactly = |e: Value| template(json!({"devices": {"requests": [{"name": "gpu", "exactly": e}]}}));
         let wanted = exactly(json!({"deviceClassName": "gpu.nvidia.com", "count": 2}));
@@ -222,6 +241,11 @@ mod tests {
             exactly(json!({"deviceClassName": "gpu.nvidia.com", "count": 2, "adminAccess": true})),
             exactly(json!({"deviceClassName": "gpu.nvidia.com", "allocationMode": "All"})),
             template(json!({"devices": {"requests": []}})),
+            {
+                let mut marking = wanted.clone();
+                marking["spec"]["metadata"] = json!({"labels": {"a": "b"}});
+                marking
+            },
         ] {
             assert!(matches!(check(&other, &wanted), Err(WriteError::Refused(_))), "{other}");
         }
