@@ -40,7 +40,9 @@ fn mounted(deployment: &Value) -> Vec<&str> {
 fn service() -> (Value, [String; 2]) {
     let all = documents("base/wattlane.yaml");
     let names = ["wattlane", "wattlane-extender"];
-    names.iter().for_each(|name| drop(one(&all, "Service", name)));
+    for name in names {
+        one(&all, "Service", name);
+    }
     let wattlane = one(&all, "Deployment", "wattlane").clone();
     (wattlane, names.map(|name| format!("{name}.wattlane-system.svc")))
 }
