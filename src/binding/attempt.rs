@@ -212,6 +212,14 @@ impl<'a> Attempt<'a> {
         };
         let claimed = futures::future::join_all(placed.iter().map(|p| writes.claim(p))).await;
         let mut written: Vec<_> = placed.iter().zip(claimed).collect();
+        if let Some(id) = reserved {
+            for (placed, claimed) in &written {
+                if let Claimed::Allocated(version) = claimed {
+                    let claim = placed.claim.key.clone();
+                    self.shared.index.written(id, claim, version.clone()).await;
+                }
+            }
+        }
         let trouble = trouble(&written).or_else(|| {
             // Settled, but too late for the scheduler.
             (!placed.is_empty() && Instant::now() >= writes.forward())
@@ -230,7 +238,7 @@ impl<'a> Attempt<'a> {
                 Readiness::Failed(why) => {
                     written
                         .iter_mut()
-                        .for_each(|(_, claimed)| *claimed = Claimed::Allocated);
+                        .for_each(|(_, claimed)| *claimed = Claimed::Allocated(Name::default()));
                     let what = format!("pod {} gives its devices back: {why}", pod.key);
                     Some(Trouble::No(BindError::new(BindFailure::Unready, what)))
                 }
@@ -304,7 +312,7 @@ fn trouble(written: &[(&ClaimPlacement, Claimed)]) -> Option<Trouble> {
                 return Some(Trouble::No(BindError::new(BindFailure::Unknown, what)));
             }
             Claimed::Changed(why) => changed = Some(Trouble::Changed(why.clone())),
-            Claimed::Allocated | Claimed::Reserved | Claimed::Kept => {}
+            Claimed::Allocated(_) | Claimed::Reserved | Claimed::Kept => {}
         }
     }
     changed

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{BindError, BindFailure, Shared};
 use crate::cluster::{Cluster, WriteError};
-use crate::model::{Allocation, Claim, Consumer, DeviceId, Name, NamespacedName, Pod};
+use crate::model::{Allocation, Claim, Consumer, DeviceId, Name, NamespacedName, Pod, not_older};
 use crate::placement::ClaimPlacement;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -22,8 +22,8 @@ const CONFLICTS: u32 = 3;
 /// What this bind did to a claim.
 #[derive(Debug)]
 pub(super) enum Claimed {
-    /// It holds our allocation and our reservation.
-    Allocated,
+    /// It holds our allocation and our reservation, in this resourceVersion or an older one. Empty: no matter.
+    Allocated(Name),
     /// It was allocated before; we added the pod.
     Reserved,
     /// It was allocated and reserved before.
@@ -70,7 +70,7 @@ impl Writes<'_> {
         let mut pause = Pause::new();
         loop {
             let (no, why) = match self.cluster.allocate(&claim, allocation, &self.consumer).await {
-                Ok(_) => return Claimed::Allocated,
+                Ok(written) => return Claimed::Allocated(written.resource_version),
                 Err(e @ WriteError::Unknown(_)) => {
                     unanswered = Some(Instant::now());
                     (None, e.to_string())
@@ -95,7 +95,7 @@ impl Writes<'_> {
                 return Claimed::Failed(gone(&claim));
             };
             if carries(&found, allocation, &self.consumer) {
-                return Claimed::Allocated;
+                return Claimed::Allocated(found.resource_version);
             }
             if let Some(error) = no {
                 return Claimed::Failed(error);
@@ -196,7 +196,7 @@ impl Writes<'_> {
     pub(super) async fn undo(&self, written: &[(&ClaimPlacement, Claimed)]) -> bool {
         let undone = written.iter().map(|(placed, claimed)| async move {
             match claimed {
-                Claimed::Allocated => self.unreserve(&placed.claim, true).await,
+                Claimed::Allocated(_) => self.unreserve(&placed.claim, true).await,
                 Claimed::Reserved => self.unreserve(&placed.claim, false).await,
                 Claimed::Unsettled(_) => false,
                 Claimed::Kept | Claimed::Changed(_) | Claimed::Failed(_) => true,
@@ -297,14 +297,6 @@ fn carries(found: &Claim, allocation: &Allocation, pod: &Consumer) -> bool {
 pub(super) fn given(allocation: &Allocation) -> Vec<(&Name, &DeviceId, Option<&Name>)> {
     let results = allocation.results.iter();
     results.map(|r| (&r.request, &r.id, r.share_id.as_ref())).collect()
-}
-
-/// Resource versions are numbers that grow (said so by the API since 1.35, true of etcd always); others can only be equal.
-fn not_older(seen: &str, than: &str) -> bool {
-    match (seen.parse::<u64>(), than.parse::<u64>()) {
-        (Ok(seen), Ok(than)) => seen >= than,
-        _ => seen == than,
-    }
 }
 
 /// A "no" of the API as an error of the bind.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ledger::{Holder, Use};
 use super::{HoldEnd, HoldId, Index, Key, PoolKey, usage};
-use crate::model::{Claim, DeviceResult, Name, NamespacedName};
+use crate::model::{Claim, DeviceResult, Name, NamespacedName, not_older};
 use crate::snapshot::{PoolHealth, PoolState};
 
 /// Devices held for a pod from before the API write until the watch shows the result.
@@ -45,12 +45,15 @@ pub(super) struct Reservations {
     last: u64,
     live: BTreeMap<ReservationId, Reservation>,
     by_claim: BTreeMap<Key, ReservationId>,
+    /// The resourceVersion in which the claim was written, where that is known.
+    written: BTreeMap<Key, Name>,
 }
 
 impl Reservations {
     /// Takes one claim out of the reservation that holds it.
     fn take(&mut self, claim: &Key) -> Option<(ReservationId, ReservedClaim)> {
         let id = self.by_claim.remove(claim)?;
+        self.written.remove(claim);
         let reservation = self.live.get_mut(&id)?;
         let i = reservation.claims.iter().position(|c| c.claim == *claim)?;
         let taken = reservation.claims.swap_remove(i);
@@ -103,8 +106,20 @@ impl Index {
         };
         for held in reservation.claims {
             self.reservations.by_claim.remove(&held.claim);
+            self.reservations.written.remove(&held.claim);
             self.unhold(id, &held);
         }
+    }
+
+    /// The claim was allocated for this reservation, in this resourceVersion. A watch that broke may never show that state,
+    /// only what came after it, as when the devices of a claim that stays were given back.
+    pub fn written(&mut self, id: ReservationId, claim: Key, version: Name) {
+        if self.reservations.by_claim.get(&claim) != Some(&id) {
+            return;
+        }
+        self.reservations.written.insert(claim.clone(), version);
+        let now = self.snapshot.claims.get(&claim).cloned();
+        self.confirm(&claim, now.as_deref());
     }
 
     pub fn reservations(&self) -> usize {
@@ -120,7 +135,11 @@ impl Index {
             let held = r.claims.iter().find(|c| c.claim == *key)?;
             Some(&held.uid)
         });
-        if now.is_some_and(|c| c.allocation.is_none() && Some(&c.uid) == uid) {
+        let past = |c: &Claim| {
+            let written = self.reservations.written.get(key);
+            written.is_some_and(|w| !w.is_empty() && not_older(&c.resource_version, w))
+        };
+        if now.is_some_and(|c| c.allocation.is_none() && Some(&c.uid) == uid && !past(c)) {
             return;
         }
         if let Some((id, held)) = self.reservations.take(key) {

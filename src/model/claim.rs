@@ -138,3 +138,11 @@ pub struct ClaimTemplate {
     pub marks_claims: bool,
     pub spec: Arc<ClaimSpec>,
 }
+
+/// Resource versions are numbers that grow (said so by the API since 1.35, true of etcd always); others can only be equal.
+pub fn not_older(seen: &str, than: &str) -> bool {
+    match (seen.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(seen), Ok(than)) => seen >= than,
+        _ => seen == than,
+    }
+}

@@ -19,7 +19,7 @@ pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, Device
 pub use bits::Bits;
 pub use claim::{
     Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
-    DeviceRequest, FINALIZER, Request, RequestKind, SelectorText, SubRequest,
+    DeviceRequest, FINALIZER, Request, RequestKind, SelectorText, SubRequest, not_older,
 };
 pub use conditions::{DeviceCondition, Readiness};
 pub use device::{

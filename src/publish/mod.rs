@@ -30,6 +30,8 @@ pub enum Message {
     Classifier(Arc<dyn Classifier>),
     Reserve(Reservation, oneshot::Sender<Result<ReservationId, Conflict>>),
     Release(ReservationId),
+    /// The claim was allocated for that reservation, in this resourceVersion.
+    Written(ReservationId, NamespacedName, Name),
     Hold(Reservation, oneshot::Sender<Result<HoldId, Conflict>>),
     DropHold(HoldId),
     /// No node could take this pod in the snapshot of that version: poke it when that may have changed.
@@ -109,6 +111,12 @@ impl IndexHandle {
     /// The write is known to have failed. After the end of the task there is nothing left to free.
     pub async fn release(&self, id: ReservationId) {
         let _ = self.tx.send(Message::Release(id)).await;
+    }
+
+    /// The write to a claim of the reservation took effect, in this resourceVersion: once the watch has come so far, the
+    /// reservation holds nothing for it any more.
+    pub async fn written(&self, id: ReservationId, claim: NamespacedName, version: Name) {
+        let _ = self.tx.send(Message::Written(id, claim, version)).await;
     }
 
     /// No node could take the pod in the snapshot of that version. Never waits: under load a pod may be

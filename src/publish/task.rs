@@ -192,6 +192,7 @@ impl Loop {
             Message::Classifier(classifier) => self.index.set_classifier(classifier),
             Message::Reserve(reservation, to) => return Some(Reply::Reserved(to, self.reserve(reservation))),
             Message::Release(id) => self.index.release(id),
+            Message::Written(id, claim, version) => self.index.written(id, claim, version),
             Message::Hold(wanted, to) => return Some(Reply::Held(to, self.hold(wanted))),
             Message::DropHold(id) => self.index.drop_hold(id),
             Message::Refused(pod, version) => {

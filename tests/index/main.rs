@@ -52,6 +52,31 @@ fn small() -> Index {
     index
 }
 
+/// A watch that broke may show a claim only after its devices were given back again.
+#[test]
+fn a_write_that_was_never_seen_frees_its_reservation_once_the_watch_is_past_it() {
+    for (seen_first, seen) in [(false, 11), (true, 12)] {
+        let mut index = small();
+        let id = reserve(&mut index, "a", vec![result("n1", "d0")]).expect("free");
+        let free = |index: &mut Index| {
+            upsert(index, &claim("a", "u", seen, json!([])));
+        };
+        if seen_first {
+            free(&mut index);
+            assert_eq!(index.reservations(), 1, "nobody knows of the write yet");
+        }
+        index.written(id, Key::new("ns", "a"), "11".into());
+        if !seen_first {
+            upsert(&mut index, &claim("a", "u", 10, json!([])));
+            assert_eq!(index.reservations(), 1, "the write is still to come");
+            free(&mut index);
+        }
+        assert_eq!(index.reservations(), 0);
+        assert_eq!(taken(&publish(&mut index), "n1"), Vec::<String>::new());
+        reserve(&mut index, "a", vec![result("n1", "d0")]).expect("free again");
+    }
+}
+
 #[test]
 fn an_update_that_changes_nothing_publishes_nothing() {
     let mut index = small();

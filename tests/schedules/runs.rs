@@ -81,14 +81,3 @@ fn repeat() {
     eprintln!("{}\n{outcome:#?}", trace.join("\n"));
     assert_eq!(outcome.failure, None);
 }
-
-/// Tokio's own draws can only be seeded with `--cfg tokio_unstable`; without, a schedule is nearly always the same.
-#[test]
-#[cfg(tokio_unstable)]
-fn the_same_seed_gives_the_same_schedule() {
-    for seed in 0..40 {
-        let ((_, first), (_, second)) = (Host::run(seed), Host::run(seed));
-        let differs = first.iter().zip(&second).find(|(a, b)| a != b);
-        assert!(first == second, "seed {seed}: {differs:?}");
-    }
-}

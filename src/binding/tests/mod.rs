@@ -279,6 +279,8 @@ async fn index(
             Message::Release(id) => {
                 reserved.remove(&id.0);
             }
+            // The watch here leaves nothing out.
+            Message::Written(..) => {}
             Message::Flush(answer) => {
                 let _ = answer.send(());
             }
