@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Name, NodeSelector, QualifiedName, Quantity, Toleration};
 
 /// Identity of a device in the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId {
     pub driver: Name,
     pub pool: Name,
@@ -19,7 +19,7 @@ impl std::fmt::Display for DeviceId {
 }
 
 /// One entry of `allocation.devices.results`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceResult {
     /// `request`, or `request/subrequest`.
     pub request: Name,

@@ -105,7 +105,7 @@ pub struct Consumer {
 /// What keeps an allocated claim from vanishing (k8s.io/api/resource/v1 `Finalizer`).
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     pub key: NamespacedName,
     pub uid: Name,

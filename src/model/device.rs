@@ -163,7 +163,7 @@ pub enum NodeScope {
 }
 
 /// One device as its driver publishes it. A device is named by (driver, pool, name).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
     pub name: Name,
     /// Sorted by name, no duplicates.

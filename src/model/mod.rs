@@ -39,7 +39,7 @@ use std::sync::Arc;
 pub type Name = Arc<str>;
 
 /// Namespace and name of a namespaced object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NamespacedName {
     pub namespace: Name,
     pub name: Name,

@@ -94,7 +94,6 @@ mod tests {
     fn device(capacities: &[(&str, &str, Option<RequestPolicy>)]) -> Device {
         Device {
             name: "d".into(),
-            attributes: [].into(),
             capacity: capacities
                 .iter()
                 .map(|(n, v, p)| {
@@ -106,13 +105,8 @@ mod tests {
                     (QualifiedName::parse(n, &"drv".into()), capacity)
                 })
                 .collect(),
-            taints: [].into(),
-            consumes: [].into(),
-            nodes: None,
             allow_multiple: true,
-            binds_to_node: false,
-            binding_conditions: [].into(),
-            binding_failure_conditions: [].into(),
+            ..Device::default()
         }
     }
 

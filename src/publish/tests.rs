@@ -178,14 +178,7 @@ async fn a_reservation_that_nobody_waits_for_is_released() {
             key: NamespacedName::new("ns", "c"),
             uid: "u".into(),
             resource_version: "1".into(),
-            deleting: false,
-            protected: false,
-            owner_pod: None,
-            spec: Arc::default(),
-            allocation: None,
-            allocated_at: None,
-            conditions: vec![],
-            reserved_for: vec![],
+            ..crate::model::Claim::default()
         };
         let claim = Change::Upsert(Object::Claim(claim));
         running.index.change(claim).await.expect("the task runs");
@@ -227,29 +220,14 @@ async fn one_card(pods: &[&str]) -> Running {
     };
     pool.devices.push(Arc::new(Device {
         name: "card".into(),
-        attributes: [].into(),
-        capacity: [].into(),
-        taints: [].into(),
-        consumes: [].into(),
-        nodes: None,
-        allow_multiple: false,
-        binds_to_node: false,
-        binding_conditions: [].into(),
-        binding_failure_conditions: [].into(),
+        ..Device::default()
     }));
     let claims = pods.iter().map(|pod| {
         Object::Claim(crate::model::Claim {
             key: NamespacedName::new("ns", *pod),
             uid: "u".into(),
             resource_version: "1".into(),
-            deleting: false,
-            protected: false,
-            owner_pod: None,
-            spec: Arc::default(),
-            allocation: None,
-            allocated_at: None,
-            conditions: vec![],
-            reserved_for: vec![],
+            ..crate::model::Claim::default()
         })
     });
     let claims: Vec<Object> = claims.collect();
@@ -273,12 +251,7 @@ fn card_for(pod: &str) -> crate::index::Reservation {
             pool: "n".into(),
             device: "card".into(),
         },
-        admin_access: false,
-        tolerations: vec![],
-        binding_conditions: vec![],
-        binding_failure_conditions: vec![],
-        share_id: None,
-        consumed_capacity: vec![],
+        ..crate::model::DeviceResult::default()
     };
     crate::index::Reservation {
         pod: NamespacedName::new("ns", pod),

@@ -93,12 +93,7 @@ pub(crate) fn result(pool: &str, device: &str) -> DeviceResult {
             pool: pool.into(),
             device: device.into(),
         },
-        admin_access: false,
-        tolerations: vec![],
-        binding_conditions: vec![],
-        binding_failure_conditions: vec![],
-        share_id: None,
-        consumed_capacity: vec![],
+        ..DeviceResult::default()
     }
 }
 

@@ -22,14 +22,7 @@ pub(crate) fn device(driver: &str, attributes: &[(&str, &str)]) -> Device {
     Device {
         name: "gpu-0".into(),
         attributes: attributes.into(),
-        capacity: Box::default(),
-        taints: Box::default(),
-        consumes: Box::default(),
-        nodes: None,
-        allow_multiple: false,
-        binds_to_node: false,
-        binding_conditions: Box::default(),
-        binding_failure_conditions: Box::default(),
+        ..Device::default()
     }
 }
 

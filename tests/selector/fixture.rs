@@ -74,12 +74,6 @@ pub(crate) fn gpu() -> Device {
         name: name("gpu-0"),
         attributes: attributes.into(),
         capacity: capacity.into(),
-        taints: [].into(),
-        consumes: [].into(),
-        nodes: None,
-        allow_multiple: false,
-        binds_to_node: false,
-        binding_conditions: [].into(),
-        binding_failure_conditions: [].into(),
+        ..Device::default()
     }
 }

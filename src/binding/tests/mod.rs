@@ -151,14 +151,7 @@ fn new_claim(name: &Name) -> Claim {
         key: NamespacedName::new("ns", name.clone()),
         uid: format!("uid-of-{name}").into(),
         resource_version: "0".into(),
-        deleting: false,
-        protected: false,
-        owner_pod: None,
-        spec: Arc::default(),
-        allocation: None,
-        allocated_at: None,
-        conditions: vec![],
-        reserved_for: vec![],
+        ..Claim::default()
     }
 }
 
@@ -202,8 +195,6 @@ fn allocation(node: &str, device: &str) -> Allocation {
             pool: node.into(),
             device: device.into(),
         },
-        admin_access: false,
-        tolerations: vec![],
         // A node whose devices are attached on demand.
         binding_conditions: if node.starts_with("fabric") {
             vec!["Attached".into()]
@@ -211,8 +202,7 @@ fn allocation(node: &str, device: &str) -> Allocation {
             vec![]
         },
         binding_failure_conditions: vec!["AttachFailed".into()],
-        share_id: None,
-        consumed_capacity: vec![],
+        ..DeviceResult::default()
     };
     Allocation {
         results: vec![result],

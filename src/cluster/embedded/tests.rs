@@ -93,12 +93,7 @@ fn device(name: &str) -> Allocation {
         results: vec![DeviceResult {
             request: "gpu".into(),
             id,
-            admin_access: false,
-            tolerations: vec![],
-            binding_conditions: vec![],
-            binding_failure_conditions: vec![],
-            share_id: None,
-            consumed_capacity: vec![],
+            ..DeviceResult::default()
         }],
         ..Allocation::default()
     }

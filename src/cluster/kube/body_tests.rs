@@ -21,12 +21,7 @@ fn plain_result(device: &str) -> DeviceResult {
             pool: "node-a".into(),
             device: device.into(),
         },
-        admin_access: false,
-        tolerations: vec![],
-        binding_conditions: vec![],
-        binding_failure_conditions: vec![],
-        share_id: None,
-        consumed_capacity: vec![],
+        ..DeviceResult::default()
     }
 }
 

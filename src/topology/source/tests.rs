@@ -14,14 +14,7 @@ fn card(driver: &str, attributes: &[(&str, AttributeValue)]) -> (Name, Device) {
     let device = Device {
         name: "gpu".into(),
         attributes: attributes.iter().map(named).collect(),
-        capacity: [].into(),
-        taints: [].into(),
-        consumes: [].into(),
-        nodes: None,
-        allow_multiple: false,
-        binds_to_node: false,
-        binding_conditions: [].into(),
-        binding_failure_conditions: [].into(),
+        ..Device::default()
     };
     (driver, device)
 }

@@ -228,12 +228,7 @@ fn allocation() -> Allocation {
             pool: NODE.into(),
             device: "gpu-0".into(),
         },
-        admin_access: false,
-        tolerations: vec![],
-        binding_conditions: vec![],
-        binding_failure_conditions: vec![],
-        share_id: None,
-        consumed_capacity: vec![],
+        ..DeviceResult::default()
     };
     Allocation {
         results: vec![card],
