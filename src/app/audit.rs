@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
 use super::Core;
 use crate::audit::{self, Finding, Rounds, SubjectKind};
 use crate::cluster::Event;
@@ -27,18 +25,16 @@ struct Look {
 impl Core {
     /// Looks again and again until the service stops. `leads`: whether this replica is the one that does.
     pub fn spawn_audit(&self, every: Duration, leads: impl Fn() -> bool + Send + Sync + 'static) {
-        let (core, stop) = (self.clone(), self.stop.clone());
-        let mut tasks = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        tasks.spawn(async move {
-            run(&core, every, leads, stop).await;
-            ("audit", Ok(()))
-        });
+        let core = self.clone();
+        self.supervise("audit", async move { run(&core, every, leads).await });
     }
 }
 
-async fn run(core: &Core, every: Duration, leads: impl Fn() -> bool, stop: CancellationToken) {
+/// Until it is dropped.
+async fn run(core: &Core, every: Duration, leads: impl Fn() -> bool) {
     let mut rounds = Rounds::default();
-    while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+    loop {
+        tokio::time::sleep(every).await;
         if !leads() {
             rounds = Rounds::default();
             core.metrics.audited(&[]);
@@ -46,11 +42,8 @@ async fn run(core: &Core, every: Duration, leads: impl Fn() -> bool, stop: Cance
         }
         // What one kind says about another, both must be fresh for.
         let blind = |m: &Unready| matches!(m, Unready::NotListed(_) | Unready::Stale(..));
-        if core.readiness.missing().iter().any(blind) {
-            continue;
-        }
-        if stop.run_until_cancelled(round(core, &mut rounds)).await.is_none() {
-            return;
+        if !core.readiness.missing().iter().any(blind) {
+            round(core, &mut rounds).await;
         }
     }
 }

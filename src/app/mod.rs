@@ -26,6 +26,8 @@ use crate::placement::{self, Context, Demand, Rules};
 use crate::policy::{Policy, PolicyClassifier};
 use crate::publish::{self, Fits, IndexHandle, Poke, Reader};
 use crate::selector::Selectors;
+use crate::server::Turns;
+use crate::server::handlers::Handlers;
 
 pub use logging::{LogArgs, LogFormat};
 pub use net::{App, Kept, Net, TlsFiles, serve};
@@ -149,27 +151,49 @@ impl Core {
         });
         self.binder = self.binder.led_by(leadership.clone());
         self.leadership = Some(leadership);
-        let mut tasks = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        tasks.spawn(async {
+        self.tasks().spawn(async {
             election.await;
             ("election", Ok(()))
         });
-        drop(tasks);
         self
     }
 
     /// Removes claim templates that nobody needs any more, until the service stops and while this replica leads.
     pub fn spawn_sweep(&self) {
-        let (core, counted, stop) = (self.clone(), self.metrics.clone(), self.stop.clone());
+        let (core, counted) = (self.clone(), self.metrics.clone());
         let may = move || core.leads() && core.readiness.missing().is_empty();
         let told = move |swept: Swept| counted.swept(swept.as_str());
         let sweep = admission::sweep(self.cluster.clone(), self.reader.clone(), may, told);
-        let mut tasks = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        tasks.spawn(async move {
+        self.supervise("template sweeper", sweep);
+    }
+
+    /// A critical task that never ends by itself, until the service stops.
+    fn supervise(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks().spawn(async move {
             // The end of the process is no fault of it.
-            let _ = stop.run_until_cancelled(sweep).await;
-            ("template sweeper", Ok(()))
+            let _ = stop.run_until_cancelled(work).await;
+            (name, Ok(()))
         });
+    }
+
+    fn tasks(&self) -> std::sync::MutexGuard<'_, JoinSet<Ended>> {
+        self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What answers requests; `deciding` filters and prioritizes at one time.
+    pub fn handlers(&self, deciding: usize) -> Handlers {
+        Handlers {
+            reader: self.reader.clone(),
+            index: self.index.clone(),
+            selectors: self.selectors.clone(),
+            policy: self.policy.clone(),
+            binder: self.binder.clone(),
+            admitter: self.admitter.clone(),
+            metrics: self.metrics.clone(),
+            readiness: self.readiness.clone(),
+            turns: Turns::new(deciding),
+        }
     }
 
     /// Whether this replica does what one of them has to do: bind, look after the cluster.
@@ -208,8 +232,7 @@ impl Core {
 
     /// A critical task that has ended, if one has.
     fn ended(&self) -> Option<Ended> {
-        let mut tasks = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        tasks.try_join_next().map(|result| match result {
+        self.tasks().try_join_next().map(|result| match result {
             Ok(ended) => ended,
             Err(e) => ("a critical task", Err(e.into())),
         })

@@ -14,8 +14,7 @@ use super::{Core, Ended};
 use crate::certs;
 use crate::cluster::secrets::CertStore;
 use crate::keeper::{Keeper, Settings};
-use crate::server::handlers::Handlers;
-use crate::server::{Limits, Material, Server, Tls, TlsOptions, Turns, admin};
+use crate::server::{Limits, Material, Server, Tls, TlsOptions, admin};
 
 /// The files of the serving pair.
 #[derive(Clone, Debug)]
@@ -167,17 +166,7 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
         }
     }
     let server = Server {
-        service: Arc::new(Handlers {
-            reader: core.reader.clone(),
-            index: core.index.clone(),
-            selectors: core.selectors.clone(),
-            policy: core.policy.clone(),
-            binder: core.binder.clone(),
-            admitter: core.admitter.clone(),
-            metrics: core.metrics.clone(),
-            readiness: core.readiness.clone(),
-            turns: Turns::new(net.limits.deciding),
-        }),
+        service: Arc::new(core.handlers(net.limits.deciding)),
         tls,
         limits: net.limits,
         metrics: core.metrics.clone(),

@@ -1,24 +1,19 @@
-//! A small seeded generator of numbers (splitmix64): the same seed gives the same case on every machine, for ever.
+//! Where the choices of a generated case come from: the same seed gives the same case on every machine, for ever.
 
-pub(crate) struct Rng(u64);
+#[path = "../shared/splitmix.rs"]
+mod splitmix;
+
+use splitmix::SplitMix;
+
+pub(crate) struct Rng(SplitMix);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix::new(seed))
     }
 
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// 0 to `n` - 1; 0 when `n` is 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        // The bias of the remainder does not matter here.
-        usize::try_from(self.next() % n.max(1) as u64).expect("less than a usize")
+        usize::try_from(self.0.below(n as u64)).expect("less than a usize")
     }
 
     /// `low` to `high`, both included.

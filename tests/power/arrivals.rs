@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use wattlane::index::{Kind, ReservationId};
 use wattlane::placement::Placement;
 
+use super::splitmix::SplitMix;
 use super::world::{MAX_Q, SERVER, World};
 
 const NODES: usize = 12;
@@ -15,16 +16,12 @@ const RACKS: u64 = 4;
 const OTHERS: u64 = 6;
 const ROOMS: u64 = 2;
 
-/// Numbers that are the same on every run (splitmix64).
-struct Dice(u64);
+/// Numbers that are the same on every run.
+struct Dice(SplitMix);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
+        self.0.below(sides)
     }
 
     fn pick<T: Clone>(&mut self, list: &[T]) -> Option<T> {
@@ -122,7 +119,7 @@ fn devices(placement: &Placement) -> Vec<(String, String)> {
 
 #[test]
 fn ten_thousand_arrivals_and_departures_never_pass_a_budget() {
-    let (mut dice, mut truth) = (Dice(42), Truth::default());
+    let (mut dice, mut truth) = (Dice(SplitMix::new(42)), Truth::default());
     let first = power(&mut dice, &mut truth);
     let mut world = World::new(&first);
     let nodes: Vec<String> = (0..NODES).map(|n| format!("n-{n}")).collect();

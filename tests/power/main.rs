@@ -3,5 +3,7 @@
 
 mod arrivals;
 mod binds;
+#[path = "../shared/splitmix.rs"]
+mod splitmix;
 mod sums;
 mod world;

@@ -21,8 +21,8 @@ use wattlane::model::{Allocation, Claim, Consumer, NamespacedName, Pod};
 use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::publish::IndexHandle;
 use wattlane::selector::Selectors;
+use wattlane::server::Service as _;
 use wattlane::server::handlers::Handlers;
-use wattlane::server::{Service as _, Turns};
 use wattlane::wire::{BindArgs, ExtenderArgs};
 
 use super::host::{Feed, Out};
@@ -81,7 +81,7 @@ impl Replica {
             core.policy.store(Arc::new(policy));
             let classifier = Arc::new(PolicyClassifier::new(core.policy.load_full()));
             core.index.set_classifier(classifier).await.expect("runs");
-            tokio::spawn(serve(handlers(&core), questions, outbox));
+            tokio::spawn(serve(core.handlers(1), questions, outbox));
             core
         });
         Self { process, core, asked }
@@ -100,20 +100,6 @@ impl Replica {
             self.core.metrics.holds.get(),
             binds,
         ]
-    }
-}
-
-fn handlers(core: &Core) -> Handlers {
-    Handlers {
-        reader: core.reader.clone(),
-        index: core.index.clone(),
-        selectors: core.selectors.clone(),
-        policy: core.policy.clone(),
-        binder: core.binder.clone(),
-        admitter: core.admitter.clone(),
-        metrics: core.metrics.clone(),
-        readiness: core.readiness.clone(),
-        turns: Turns::new(1),
     }
 }
 

@@ -1,23 +1,19 @@
-//! The one source of chance: a small seeded generator (splitmix64). The same seed gives the same schedule on every machine.
+//! The one source of chance: the same seed gives the same schedule on every machine.
 
-pub(crate) struct Rng(u64);
+#[path = "../shared/splitmix.rs"]
+mod splitmix;
+
+use splitmix::SplitMix;
+
+pub(crate) struct Rng(SplitMix);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix::new(seed))
     }
 
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// 0 to `n` - 1; 0 when `n` is 0. The bias of the remainder does not matter here.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
+        self.0.below(n)
     }
 
     /// `low` to `high`, both included.
@@ -39,6 +35,6 @@ impl Rng {
 
     /// A generator of its own, so that one part's draws do not move another's.
     pub(crate) fn fork(&mut self) -> Self {
-        Self(self.next())
+        Self::new(self.0.next())
     }
 }
