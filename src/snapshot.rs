@@ -102,6 +102,13 @@ impl Snapshot {
         })
     }
 
+    /// The class named for the resource, where there is one, else the one that says it serves it.
+    pub fn class_for(&self, resource: &str, named: Option<&str>) -> Option<&Arc<DeviceClass>> {
+        named
+            .and_then(|name| self.classes.get(name))
+            .or_else(|| self.class_serving(resource))
+    }
+
     pub fn claim(&self, key: &NamespacedName) -> Option<&Arc<Claim>> {
         self.claims.get(key)
     }

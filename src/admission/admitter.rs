@@ -12,7 +12,7 @@ use super::Skip;
 use super::decide::{Decision, Request, decide, templates_named};
 use super::refuse::Refused;
 use super::template::Template;
-use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, last_used};
+use crate::cluster::{Cluster, WriteError, noted_lately};
 use crate::convert::TEMPLATE_LAST_USED;
 use crate::model::{ClaimTemplate, NamespacedName};
 use crate::policy::Policy;
@@ -114,14 +114,13 @@ impl Admitter {
     async fn ensure(&self, snapshot: &Snapshot, namespace: &str, template: &Template) -> Result<(), Refused> {
         let key = template.key(namespace);
         let now = jiff::Timestamp::now();
-        // One that is not ours, or about to go: the cluster says no to it, with the reason.
-        let used = |t: &ClaimTemplate| last_used(t, now.as_second());
-        let good = |t: &ClaimTemplate| template.is(t) && !t.deleting && now.as_second() - used(t) < TEMPLATE_REFRESH;
         let shown = snapshot.templates.get(&key);
-        // What we remember is older than a stranger's that is shown: only the API knows.
+        // One that is not ours, or about to go: the cluster says no to it, with the reason. What we remember is older than a
+        // stranger's that is shown: only the API knows.
         let ours = shown.is_none_or(|t| template.is(t) && !t.deleting);
         let believed = || ours && self.made_lately(snapshot, &key);
-        if shown.is_some_and(|t| good(t)) || believed() {
+        let noted = shown.is_some_and(|t| noted_lately(t, now.as_second()));
+        if (ours && noted) || believed() {
             return Ok(());
         }
         let _alone = self.making[lane(&key)].lock().await;

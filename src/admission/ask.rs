@@ -55,10 +55,9 @@ pub(super) fn read(snapshot: &Snapshot, policy: &Policy, pod: Pod<'_>) -> Result
 
 /// The class the policy names, else the one that says it serves the resource (of several the newest, then by name).
 pub(super) fn device_class(snapshot: &Snapshot, resource: &Name, named: &Name) -> Option<Name> {
-    if snapshot.classes.contains_key(named) {
-        return Some(named.clone());
-    }
-    snapshot.class_serving(resource).map(|class| class.name.clone())
+    snapshot
+        .class_for(resource, Some(named))
+        .map(|class| class.name.clone())
 }
 
 /// None: not asked for, or zero of them.

@@ -42,31 +42,59 @@ pub enum Decision {
     Refuse(Refused),
 }
 
+/// What becomes of a pod without our gate.
+enum Treated {
+    Leave {
+        reason: Skip,
+        warnings: Vec<String>,
+    },
+    Amended {
+        /// Another than it was.
+        pod: Value,
+        templates: Vec<Template>,
+        warnings: Vec<String>,
+    },
+}
+
 /// Decides. Applied to the result of its own patch it finds nothing left to do.
 pub fn decide(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Decision {
-    let Some(object) = gate::without(request.object) else {
-        return decide_ungated(snapshot, policy, request);
-    };
-    let ungated = Request {
-        object: &object,
-        ..*request
-    };
-    let decision = decide_ungated(snapshot, policy, &ungated);
-    gate::lift(request.object, object, decision)
+    let lifted = gate::without(request.object);
+    let object = lifted.as_ref().unwrap_or(request.object);
+    let ungated = Request { object, ..*request };
+    match treat(snapshot, policy, &ungated) {
+        Err(refused) => Decision::Refuse(refused),
+        Ok(Treated::Amended {
+            pod,
+            templates,
+            warnings,
+        }) => Decision::Patch {
+            ops: json_patch::diff(request.object, &pod),
+            templates,
+            warnings,
+        },
+        Ok(Treated::Leave { reason, warnings }) if lifted.is_none() || gate::stays(reason) => {
+            Decision::LeaveAlone { reason, warnings }
+        }
+        Ok(Treated::Leave { reason, warnings }) => Decision::Patch {
+            ops: json_patch::diff(request.object, object),
+            // It was treated in an earlier life, and its templates may be gone.
+            templates: match reason {
+                Skip::AlreadyTreated => templates_named(snapshot, object),
+                _ => vec![],
+            },
+            warnings,
+        },
+    }
 }
 
-fn decide_ungated(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Decision {
+fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<Treated, Refused> {
     let pod = Pod(request.object);
     if let Some(reason) = skip::before_reading(snapshot, policy, request, pod) {
-        return Decision::LeaveAlone {
+        return Ok(Treated::Leave {
             reason,
             warnings: vec![],
-        };
+        });
     }
-    treat(snapshot, policy, request, pod).unwrap_or_else(Decision::Refuse)
-}
-
-fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'_>) -> Result<Decision, Refused> {
     let asks = ask::read(snapshot, policy, pod)?;
     if asks.len() > MOST_ASKS {
         let why = format!("more than {MOST_ASKS} requests for devices in one pod");
@@ -80,7 +108,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
             [] => Skip::NothingAsked,
             _ => Skip::NoDeviceClass,
         };
-        return Ok(Decision::LeaveAlone { reason, warnings });
+        return Ok(Treated::Leave { reason, warnings });
     }
     wish::unserved(pod)?;
     let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
@@ -107,9 +135,9 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
         runtime_class: runtime_class(snapshot, pod, wanted)?,
         patches: &patches,
     };
-    let ops = json_patch::diff(request.object, &amend(request.object, &edits)?);
-    if ops.0.is_empty() {
-        return Ok(Decision::LeaveAlone {
+    let amended = amend(request.object, &edits)?;
+    if amended == *request.object {
+        return Ok(Treated::Leave {
             reason: Skip::AlreadyTreated,
             warnings,
         });
@@ -118,8 +146,8 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>, pod: Pod<'
     let mut templates: Vec<Template> = made.chain(templates_named(snapshot, request.object)).collect();
     templates.sort();
     templates.dedup();
-    Ok(Decision::Patch {
-        ops,
+    Ok(Treated::Amended {
+        pod: amended,
         templates,
         warnings,
     })

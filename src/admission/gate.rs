@@ -5,7 +5,6 @@
 use serde_json::Value;
 
 use super::Skip;
-use super::decide::Decision;
 use crate::model::GATE;
 
 /// The pod without our gate. None: it has none.
@@ -25,37 +24,7 @@ pub(super) fn without(pod: &Value) -> Option<Value> {
     Some(pod)
 }
 
-/// The decision about `lifted`, as one about the pod as it came, with the gate.
-pub(super) fn lift(came: &Value, mut lifted: Value, decision: Decision) -> Decision {
-    match decision {
-        Decision::Refuse(refused) => Decision::Refuse(refused),
-        Decision::LeaveAlone { reason, warnings } if stays(reason) => Decision::LeaveAlone { reason, warnings },
-        Decision::LeaveAlone { warnings, .. } => Decision::Patch {
-            ops: json_patch::diff(came, &lifted),
-            templates: vec![],
-            warnings,
-        },
-        Decision::Patch {
-            ops,
-            templates,
-            warnings,
-        } => match json_patch::patch(&mut lifted, &ops) {
-            Ok(()) => Decision::Patch {
-                ops: json_patch::diff(came, &lifted),
-                templates,
-                warnings,
-            },
-            // It is the difference between this object and another. Should it fail, the gate is left to the loop.
-            Err(_) => Decision::Patch {
-                ops,
-                templates,
-                warnings,
-            },
-        },
-    }
-}
-
 /// Left alone for want of knowledge, not because it needs nothing.
-fn stays(reason: Skip) -> bool {
+pub(super) fn stays(reason: Skip) -> bool {
     matches!(reason, Skip::NotCreate | Skip::UnknownNamespace | Skip::NotOptedIn)
 }

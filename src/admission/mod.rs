@@ -26,9 +26,4 @@ pub use skip::Skip;
 pub use sweep::{Swept, sweep, unused};
 pub use template::Template;
 
-/// Annotation on treated pods; the value is the version of the rules here.
-pub const ADMITTED: &str = "wattlane.dev/admitted";
-/// Annotation a pod names its wattage class with.
-pub const CLASS: &str = "wattlane.dev/class";
-/// Label or annotation that keeps wattlane away from a pod, with the value `ignore`.
-pub const WEBHOOK: &str = "wattlane.dev/webhook";
+pub use crate::model::{ADMITTED, CLASS, WEBHOOK};

@@ -2,6 +2,7 @@
 
 use super::pod::Pod;
 use super::{WEBHOOK, decide::Request};
+use crate::model::{DEFAULT_SCHEDULER, MIRROR};
 use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 
@@ -81,7 +82,7 @@ pub(super) fn before_reading(
     if pod.label(WEBHOOK) == Some("ignore") || pod.annotation(WEBHOOK) == Some("ignore") {
         return Some(Skip::OptedOut);
     }
-    if pod.annotation("kubernetes.io/config.mirror").is_some() {
+    if pod.annotation(MIRROR).is_some() {
         return Some(Skip::Mirror);
     }
     if pod.spec_text("nodeName").is_some() {
@@ -90,6 +91,6 @@ pub(super) fn before_reading(
     if pod.owned_by_daemon_set() {
         return Some(Skip::DaemonSet);
     }
-    let scheduler = pod.spec_text("schedulerName").unwrap_or("default-scheduler");
-    (scheduler != "default-scheduler" && !policy.schedules(scheduler)).then_some(Skip::OtherScheduler)
+    let scheduler = pod.spec_text("schedulerName").unwrap_or(DEFAULT_SCHEDULER);
+    (scheduler != DEFAULT_SCHEDULER && !policy.schedules(scheduler)).then_some(Skip::OtherScheduler)
 }

@@ -2,14 +2,9 @@
 //! went past wattlane.
 
 use super::{Finding, Kind, Subject, listed};
-use crate::model::{Name, NamespacedName, Pod, Quantity};
+use crate::model::{ADMITTED, DEFAULT_SCHEDULER, Name, NamespacedName, Pod, Quantity, WEBHOOK};
 use crate::policy::Policy;
 use crate::snapshot::Snapshot;
-
-/// As admission writes and reads them.
-const ADMITTED: &str = "wattlane.dev/admitted";
-const WEBHOOK: &str = "wattlane.dev/webhook";
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 pub(super) fn look(snapshot: &Snapshot, policy: &Policy, findings: &mut Vec<Finding>) {
     for (_, pod) in snapshot.pods.iter().filter(|(_, pod)| !pod.finished) {
@@ -125,7 +120,7 @@ fn asks_for_cards(snapshot: &Snapshot, policy: &Policy, pod: &Pod) -> bool {
     let classes = &policy.defaults.device_classes;
     let served = |(resource, _): &(Name, Quantity)| {
         let named = classes.get(resource);
-        named.is_some_and(|c| snapshot.classes.contains_key(c) || snapshot.class_serving(resource).is_some())
+        named.is_some_and(|c| snapshot.class_for(resource, Some(c)).is_some())
     };
     pod.unclaimed().any(served)
 }

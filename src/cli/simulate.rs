@@ -18,7 +18,7 @@ use super::{Output, client::Client, load_policy, standin};
 use crate::app::{self, Core, Net};
 use crate::cluster::Cluster;
 use crate::cluster::embedded::Embedded;
-use crate::model::{DeviceId, Name, Pod};
+use crate::model::{DEFAULT_SCHEDULER, DeviceId, Name, Pod};
 use crate::placement::{self, Context, Demand};
 use crate::snapshot::{PoolState, Snapshot};
 
@@ -89,7 +89,7 @@ impl Walk {
         };
         row.scheduler_name = admitted["spec"]["schedulerName"]
             .as_str()
-            .unwrap_or("default-scheduler")
+            .unwrap_or(DEFAULT_SCHEDULER)
             .into();
         let created = match self.embedded.create_pod(admitted.clone()).await {
             Ok(pod) => pod,

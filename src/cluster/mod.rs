@@ -28,6 +28,11 @@ pub fn last_used(template: &ClaimTemplate, now: i64) -> i64 {
     }
 }
 
+/// Whether what it says of its use is new enough not to be written anew.
+pub fn noted_lately(template: &ClaimTemplate, now: i64) -> bool {
+    now - last_used(template, now) < TEMPLATE_REFRESH
+}
+
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteError {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::ConvertError;
 use super::node::is_extended;
 use super::read::{Amount, List, Map, Meta, Names, labels, read};
-use crate::model::{GATE, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Quantity};
+use crate::model::{DEFAULT_SCHEDULER, GATE, MIRROR, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Quantity};
 
 #[derive(Deserialize)]
 struct Root<'a> {
@@ -103,9 +103,6 @@ struct Mapping<'a> {
     resource_name: &'a str,
 }
 
-/// The kubelet's annotation on what stands for a static pod in the API.
-const MIRROR: &str = "kubernetes.io/config.mirror";
-
 /// Annotations that anybody here reads.
 fn read_annotation(key: &str) -> bool {
     ["wattlane.dev/", "nvidia.com/", "amd.com/", "hami.io/"]
@@ -159,7 +156,7 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
         scheduler_name: spec
             .scheduler_name
             .filter(|n| !n.is_empty())
-            .unwrap_or("default-scheduler")
+            .unwrap_or(DEFAULT_SCHEDULER)
             .into(),
         node_name: spec.node_name.unwrap_or_default().into(),
         finished: matches!(phase, Some("Succeeded" | "Failed")),

@@ -27,7 +27,7 @@ pub use device::{
     Slice, Taint, TaintRule, Toleration,
 };
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
-pub use pod::{GATE, Pod, PodClaim, PodClaimSource};
+pub use pod::{ADMITTED, CLASS, DEFAULT_SCHEDULER, GATE, MIRROR, Pod, PodClaim, PodClaimSource, WEBHOOK};
 pub use power::{Budget, Classified, Classifier, WattOrigin};
 pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};

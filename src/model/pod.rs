@@ -57,6 +57,16 @@ pub struct Pod {
     pub gated: bool,
 }
 
+/// Annotation on treated pods; the value is the version of admission's rules.
+pub const ADMITTED: &str = "wattlane.dev/admitted";
+/// Annotation a pod names its wattage class with.
+pub const CLASS: &str = "wattlane.dev/class";
+/// Label or annotation that keeps wattlane away from a pod, with the value `ignore`.
+pub const WEBHOOK: &str = "wattlane.dev/webhook";
+/// Annotation by which kubelet marks a mirror pod.
+pub const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Who schedules a pod that names nobody.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// The scheduling gate that manifests/gated puts on GPU pods, and that wattlane removes.
 pub const GATE: &str = "wattlane.dev/admission";
 

@@ -2,10 +2,9 @@
 
 use super::Topology;
 use super::allowed::Allowed;
-use crate::model::{Name, Pod, Reason, Refusal};
+use crate::model::{CLASS, Name, Pod, Reason, Refusal};
 use crate::snapshot::PoolDevice;
 
-const CLASS: &str = "wattlane.dev/class";
 pub(super) const MIX: &str = "wattlane.dev/mix-classes";
 const TOPOLOGY: &str = "wattlane.dev/topology";
 const USE_TYPE: &str = "nvidia.com/use-gputype";

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::raw::{RawDefaults, RawNamespace, RawPlacement, RawPower};
 use super::types::{Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain};
 use super::{names, watts};
-use crate::model::Name;
+use crate::model::{DEFAULT_SCHEDULER, Name};
 use crate::placement::Topology;
 use crate::selector::Selectors;
 
@@ -308,7 +308,7 @@ impl Reader<'_> {
 
     pub(super) fn scheduler(&mut self, path: String, name: &str) {
         self.check(path.as_str(), name, names::dns_subdomain);
-        if name == "default-scheduler" {
+        if name == DEFAULT_SCHEDULER {
             self.error(path, "must be a scheduler that calls wattlane, not default-scheduler");
         }
     }

@@ -23,8 +23,7 @@ impl Snapshot {
         if named.is_some_and(|class| is_of_driver(class, driver)) {
             return true;
         }
-        let class = named.and_then(|name| self.classes.get(name));
-        let class = class.or_else(|| self.class_serving(resource));
+        let class = self.class_for(resource, named);
         class.is_some_and(|class| is_of_driver(&class.name, driver) || selects(class, driver))
     }
 }

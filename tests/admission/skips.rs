@@ -215,3 +215,27 @@ fn device_class(name: &str) -> DeviceClass {
         unsupported: None,
     }
 }
+
+/// A pod that was treated in an earlier life names a template that may be gone: with the gate as without it.
+#[test]
+fn templates_of_a_treated_pod_are_wanted_with_the_gate_too() {
+    let (snapshot, policy) = (world::snapshot(), world::policy());
+    let ask = |object: &Value| {
+        let request = Request {
+            namespace: "ml",
+            operation: "CREATE",
+            object,
+        };
+        decide(&snapshot, &policy, &request)
+    };
+    let mut treated = pod();
+    let Decision::Patch { ops, templates, .. } = ask(&treated) else {
+        panic!("it is treated")
+    };
+    assert!(!templates.is_empty());
+    json_patch::patch(&mut treated, &ops).expect("the patch applies");
+    let Decision::Patch { templates: again, .. } = ask(&gated(treated)) else {
+        panic!("the gate goes")
+    };
+    assert_eq!(again, templates);
+}

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
+use crate::cluster::TEMPLATE_REFRESH;
 use crate::cluster::WatchStatus;
 use crate::model::{
     Allocation, Claim, ClaimSpec, ClaimTemplate, Consumer, DeviceClass, Labels, Namespace, Pod as ModelPod,

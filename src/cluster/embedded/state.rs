@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::{Lease, LeaseWrite, TEMPLATE_REFRESH, WriteError, last_used};
+use crate::cluster::{Lease, LeaseWrite, WriteError, noted_lately};
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
 use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Namespace, NamespacedName, Pod, PodClaimSource};
@@ -228,7 +228,7 @@ impl State {
                     }
                 )));
             }
-            if wanted.last_used - last_used(found, wanted.last_used) >= TEMPLATE_REFRESH {
+            if !noted_lately(found, wanted.last_used) {
                 self.put_template(ClaimTemplate {
                     last_used: wanted.last_used,
                     ..found.clone()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::api::{APPLY_PATCH, Api, MERGE_PATCH};
 use super::{body, paths};
-use crate::cluster::{TEMPLATE_REFRESH, WriteError, last_used};
+use crate::cluster::{TEMPLATE_REFRESH, WriteError, noted_lately};
 use crate::convert::{self, TEMPLATE_LAST_USED};
 use crate::model::{ClaimTemplate, NamespacedName};
 
@@ -52,8 +52,9 @@ pub(super) async fn ensure(api: &Api, template: &Value) -> Result<(), WriteError
 /// The patch that notes the use, if that is due. As it was read: one that is removed meanwhile is not touched.
 fn refresh(found: &Value, wanted: &Value) -> Option<Value> {
     let now = convert::template(wanted).map_or(0, |t| t.last_used);
-    let used = convert::template(found).map_or(0, |t| last_used(&t, now));
-    (now - used >= TEMPLATE_REFRESH).then(|| {
+    // Unreadable: never used.
+    let noted = convert::template(found).map_or(now < TEMPLATE_REFRESH, |t| noted_lately(&t, now));
+    (!noted).then(|| {
         json!({"metadata": {
             "uid": body::meta(found, "uid"),
             "resourceVersion": body::meta(found, "resourceVersion"),
