@@ -35,7 +35,7 @@ pub struct Metrics {
     pub snapshot_version: IntGauge,
     /// Seconds since a watch last showed a sign of life, the stalest of them.
     pub cache_age: prometheus::Gauge,
-    pub publications: IntCounter,
+    publications: IntCounter,
     skips: IntCounterVec,
     swept: IntCounterVec,
     watch_restarts: IntCounterVec,
@@ -276,7 +276,7 @@ impl Metrics {
             power_used: gauges(
                 r,
                 "wattlane_power_used_watts",
-                "Class watts of everything allocated or reserved in the power domain, each card once.",
+                "Class watts of everything allocated, reserved or held in the power domain, each card once.",
                 &["domain"],
             )?,
             power_headroom: gauges(

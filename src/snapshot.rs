@@ -1,6 +1,6 @@
 //! An immutable view of the cluster, and nothing else: `index` builds it, everyone reads it.
 //!
-//! Cloning is cheap (a few hundred reference counts and two vectors of pointers), so the index keeps one as its own
+//! Cloning is cheap (some fourteen reference counts), so the index keeps one as its own
 //! working copy and publishes clones. No reader ever needs a lock.
 
 mod boards;

@@ -99,8 +99,7 @@ impl Core {
                 let name = format!("{}={}", d.budget.label, d.budget.value);
                 (name, d.budget.watts, d.used.watts, d.used.unknown.is_none())
             }));
-            let behind = stats.publications().saturating_sub(metrics.publications.get());
-            metrics.publications.inc_by(behind);
+            metrics.published(stats.publications());
             let gauge = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
             metrics.reservations.set(gauge(stats.reservations()));
             metrics.refused_pods.set(gauge(stats.waiting()));

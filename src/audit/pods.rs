@@ -2,7 +2,7 @@
 //! went past wattlane.
 
 use super::{Finding, Kind, Subject, listed};
-use crate::model::{ADMITTED, DEFAULT_SCHEDULER, Name, NamespacedName, Pod, Quantity, WEBHOOK};
+use crate::model::{ADMITTED, DEFAULT_SCHEDULER, Name, Pod, Quantity, WEBHOOK};
 use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 
@@ -68,7 +68,7 @@ fn lacks(snapshot: &Snapshot, pod: &Pod) -> Vec<(Kind, String)> {
                 continue;
             }
         };
-        let key = NamespacedName::new(pod.key.namespace.clone(), name.clone());
+        let key = pod.claim_key(name);
         let Some(claim) = snapshot.claim(&key) else {
             without.push(format!("claim {name} does not exist"));
             continue;

@@ -10,7 +10,7 @@ use super::settle::{BoundTo, Claimed, Pause, Writes, bound_elsewhere, pod_gone};
 use super::{BindError, BindFailure, BindOutcome, BindRequest, Shared};
 use crate::cluster::Cluster;
 use crate::index::{Reservation, ReservationId, ReservedClaim};
-use crate::model::{Consumer, Name, Pod, Readiness, Reason};
+use crate::model::{Name, Pod, Readiness, Reason};
 use crate::placement::{ClaimPlacement, Rules};
 
 /// How long a new snapshot is waited for before the pod is placed again from the old one.
@@ -57,9 +57,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Gives up what it holds in the index, whatever became of its writes. Only for an attempt that was ended because
-    /// nothing may be written any more.
-    pub(super) async fn abandon(&self) {
+    /// Gives up what it holds in the index: its writes are known to have failed, or to be taken back, or nothing may be
+    /// written any more.
+    pub(super) async fn release(&self) {
         let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(id) = reserved {
             self.shared.index.release(id).await;
@@ -159,9 +159,7 @@ impl<'a> Attempt<'a> {
         drop(snapshot);
         // The index may have kept us waiting.
         if Instant::now() >= self.deadline {
-            if let Some(id) = reserved {
-                self.shared.index.release(id).await;
-            }
+            self.release().await;
             return Err(self.too_late());
         }
         self.write(pod, &placed, reserved).await
@@ -169,23 +167,8 @@ impl<'a> Attempt<'a> {
 
     /// Takes all devices that are not given yet, or none. None: there is nothing to take.
     async fn reserve(&self, pod: &Pod, placed: &[ClaimPlacement]) -> Result<Option<ReservationId>, Name> {
-        let claims: Vec<_> = placed
-            .iter()
-            .filter(|p| !p.existing)
-            .map(|p| ReservedClaim {
-                claim: p.claim.key.clone(),
-                uid: p.claim.uid.clone(),
-                results: p.allocation.results.clone(),
-            })
-            .collect();
-        if claims.is_empty() {
+        let Some(reservation) = reservation(pod, &self.request.node, placed) else {
             return Ok(None);
-        }
-        let reservation = Reservation {
-            pod: pod.key.clone(),
-            pod_uid: pod.uid.clone(),
-            node: self.request.node.clone(),
-            claims,
         };
         let id = self.shared.index.reserve(reservation).await.map_err(|e| e.0)?;
         *self.reserved.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
@@ -202,11 +185,7 @@ impl<'a> Attempt<'a> {
             shared: self.shared,
             cluster: self.cluster,
             pod: &pod.key,
-            consumer: Consumer {
-                resource: "pods".into(),
-                name: pod.key.name.clone(),
-                uid: pod.uid.clone(),
-            },
+            consumer: pod.consumer(),
             node: &self.request.node,
             started: self.started,
         };
@@ -263,8 +242,8 @@ impl<'a> Attempt<'a> {
             },
         };
         let clean = writes.undo(&written).await;
-        if let (true, Some(id)) = (clean, reserved) {
-            self.shared.index.release(id).await;
+        if clean {
+            self.release().await;
         }
         match trouble {
             Trouble::Changed(why) if clean => Ok(Round::Again(BindError::new(BindFailure::Conflict, why))),
@@ -294,6 +273,24 @@ impl<'a> Attempt<'a> {
             }
         }
     }
+}
+
+/// What is to be reserved, or held, of a placement: what the pod has not been given yet. None: nothing.
+pub fn reservation(pod: &Pod, node: &Name, placed: &[ClaimPlacement]) -> Option<Reservation> {
+    let new = placed.iter().filter(|p| !p.existing);
+    let claims: Vec<_> = new
+        .map(|p| ReservedClaim {
+            claim: p.claim.key.clone(),
+            uid: p.claim.uid.clone(),
+            results: p.allocation.results.clone(),
+        })
+        .collect();
+    (!claims.is_empty()).then(|| Reservation {
+        pod: pod.key.clone(),
+        pod_uid: pod.uid.clone(),
+        node: node.clone(),
+        claims,
+    })
 }
 
 enum Trouble {

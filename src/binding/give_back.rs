@@ -14,7 +14,7 @@ use tracing::Instrument as _;
 use super::settle::Writes;
 use super::{Binder, Running, Shared};
 use crate::cluster::Cluster;
-use crate::model::{Claim, Consumer, Name, NamespacedName, Pod};
+use crate::model::{Claim, Name, NamespacedName, Pod};
 use crate::snapshot::Snapshot;
 
 /// Pods whose devices are being given back at one time.
@@ -36,7 +36,7 @@ pub enum GiveBack {
 /// Whether the pod, and nobody else, is kept to a node by an allocation of a claim made for it.
 pub fn is_pinned(snapshot: &Snapshot, pod: &Pod) -> bool {
     let claims = pod.claims.iter().filter_map(|c| c.claim_name());
-    let mut found = claims.filter_map(|name| snapshot.claim(&key(pod, name)));
+    let mut found = claims.filter_map(|name| snapshot.claim(&pod.claim_key(name)));
     found.any(|claim| pins(claim, &pod.uid))
 }
 
@@ -46,10 +46,6 @@ fn pins(claim: &Claim, pod: &Name) -> bool {
         && !claim.deleting
         && claim.owner_pod.as_ref() == Some(pod)
         && claim.reserved_for.iter().all(|c| c.uid == *pod)
-}
-
-fn key(pod: &Pod, claim: &Name) -> NamespacedName {
-    NamespacedName::new(pod.key.namespace.clone(), claim.clone())
 }
 
 impl Binder {
@@ -68,12 +64,10 @@ impl Binder {
         let (key, uid) = (pod.key.clone(), pod.uid.clone());
         let span = tracing::info_span!("give back", pod = %key, uid = %uid);
         let work = async move {
-            // A leader before us is fenced: nothing of it can take effect in our term.
-            let since = shared.started;
             let outcome = tokio::select! {
                 biased;
                 () = mandate.over() => GiveBack::Failed,
-                outcome = give_back(shared, &*mandate.cluster, since, &key, &uid) => outcome,
+                outcome = give_back(shared, &*mandate.cluster, &key, &uid) => outcome,
             };
             drop(place);
             tracing::info!(?outcome, "devices on a node that the pod was not bound to");
@@ -83,15 +77,9 @@ impl Binder {
     }
 }
 
-/// `since`: nobody else has sent anything from then on.
-async fn give_back(
-    shared: Arc<Shared>,
-    cluster: &dyn Cluster,
-    since: Instant,
-    key: &NamespacedName,
-    uid: &Name,
-) -> GiveBack {
-    sleep_until(since + shared.limits.in_flight).await;
+async fn give_back(shared: Arc<Shared>, cluster: &dyn Cluster, key: &NamespacedName, uid: &Name) -> GiveBack {
+    // Nobody else has sent anything since we started: a leader before us is fenced, nothing of it can take effect now.
+    sleep_until(shared.started + shared.limits.in_flight).await;
     let ticket = shared.flights.enter(uid);
     let (_turn, _) = ticket.turn().await;
     let _running = Running::new(shared.clone());
@@ -99,13 +87,13 @@ async fn give_back(
         return GiveBack::Kept;
     }
     let pod = match cluster.pod(key).await {
-        Ok(Some(pod)) if pod.uid == *uid && pod.node_name.is_empty() && !pod.deleting && !pod.finished => pod,
+        Ok(Some(pod)) if pod.awaits_node(uid) => pod,
         Ok(_) => return GiveBack::Kept,
         Err(_) => return GiveBack::Failed,
     };
     let mut pinning = vec![];
     for name in pod.claims.iter().filter_map(|c| c.claim_name()) {
-        match cluster.claim(&self::key(&pod, name)).await {
+        match cluster.claim(&pod.claim_key(name)).await {
             Ok(found) => pinning.extend(found.filter(|claim| pins(claim, uid))),
             Err(_) => return GiveBack::Failed,
         }
@@ -117,11 +105,7 @@ async fn give_back(
         shared: &shared,
         cluster,
         pod: key,
-        consumer: Consumer {
-            resource: "pods".into(),
-            name: key.name.clone(),
-            uid: uid.clone(),
-        },
+        consumer: pod.consumer(),
         node: "",
         started: Instant::now(),
     };

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
+pub use attempt::reservation;
 pub use give_back::{GiveBack, is_pinned};
 pub use outcome::{BindError, BindFailure, BindOutcome};
 
@@ -281,7 +282,7 @@ async fn run(
         Some(Err(error)) if !mandate.is_over() => Err(error),
         // Also where an attempt ended because its writes were refused for that: not by what it then says.
         _ => {
-            attempt.abandon().await;
+            attempt.release().await;
             Err(BindError::new(
                 BindFailure::NotLeader,
                 "no longer the leader: what was written of this bind is left to the next one; trying again will find it",

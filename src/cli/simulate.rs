@@ -283,7 +283,7 @@ impl Walk {
         let snapshot = self.core.reader.load();
         for entry in &pod.claims {
             let Some(name) = entry.claim_name() else { continue };
-            let key = crate::model::NamespacedName::new(pod.key.namespace.clone(), name.clone());
+            let key = pod.claim_key(name);
             let claim = self
                 .embedded
                 .claim(&key)

@@ -107,7 +107,7 @@ impl Index {
             return Err(format!("pod {} has nothing to hold", wanted.pod));
         }
         let known = self.snapshot.pods.get(&wanted.pod);
-        if known.is_some_and(|pod| !awaits_bind(pod, wanted)) {
+        if known.is_some_and(|pod| !pod.awaits_node(&wanted.pod_uid)) {
             return Err(format!("pod {} is not waiting for a node any more", wanted.pod));
         }
         for held in &wanted.claims {
@@ -164,7 +164,7 @@ impl Index {
     pub(super) fn hold_of_pod(&mut self, key: &Key, now: Option<&Pod>) {
         let Some(id) = self.holds.of_pod(key) else { return };
         let held = self.holds.live.get(&id);
-        if !held.zip(now).is_some_and(|(held, pod)| awaits_bind(pod, held)) {
+        if !held.zip(now).is_some_and(|(held, pod)| pod.awaits_node(&held.pod_uid)) {
             self.end_hold(id, HoldEnd::Dropped);
         }
     }
@@ -215,8 +215,4 @@ impl Index {
             }
         }
     }
-}
-
-fn awaits_bind(pod: &Pod, held: &Reservation) -> bool {
-    pod.uid == held.pod_uid && pod.node_name.is_empty() && !pod.deleting && !pod.finished
 }

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::standing::Leadership;
+use super::task::LAST_CALL;
 use crate::cluster::{Cluster, deadline};
 use crate::model::NamespacedName;
 
@@ -16,8 +17,6 @@ use crate::model::NamespacedName;
 const LIMIT: Duration = Duration::from_secs(5);
 /// How often the leader says it anew: a person, or a write of ours that was executed late, may have taken it off.
 const ANEW: Duration = Duration::from_secs(10);
-/// For the last one, when the replica ends.
-const LAST: Duration = Duration::from_secs(3);
 
 /// Keeps the label where the leadership is, until `stop`; then takes it off.
 pub(super) async fn follow(
@@ -38,14 +37,20 @@ pub(super) async fn follow(
         let settled = carries == Some(term);
         if !settled {
             let leads = term.is_some();
-            match deadline::within(Instant::now() + LIMIT, cluster.label_leader(&pod, leads)).await {
-                Ok(()) => {
+            let tried = deadline::within(Instant::now() + LIMIT, cluster.label_leader(&pod, leads));
+            match stop.run_until_cancelled(tried).await {
+                // What becomes of it is not known.
+                None => {
+                    carries = None;
+                    break;
+                }
+                Some(Ok(())) => {
                     carries = Some(term);
                     anew = Instant::now() + ANEW;
                     said = false;
                     continue;
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     leadership.stats.label_failures.fetch_add(1, Ordering::Relaxed);
                     if !said {
                         tracing::warn!(%pod, leads, %error, "cannot set the leader's label: the Service of the extender may not find the leader");
@@ -64,7 +69,7 @@ pub(super) async fn follow(
         }
     }
     if carries != Some(None)
-        && let Err(error) = deadline::within(Instant::now() + LAST, cluster.label_leader(&pod, false)).await
+        && let Err(error) = deadline::within(Instant::now() + LAST_CALL, cluster.label_leader(&pod, false)).await
     {
         tracing::warn!(%pod, %error, "the leader's label stays on this pod: it is of no harm");
     }

@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, LeaseWrite, WriteError, deadline};
 use crate::model::{Name, NamespacedName};
 
 /// For giving the Lease back, and for taking the label off: a replica that ends does not wait long.
-const LAST_CALL: Duration = Duration::from_secs(3);
+pub(super) const LAST_CALL: Duration = Duration::from_secs(3);
 /// Tries to give it back: one of our own renewals may have been on its way.
 const LAST_CALLS: usize = 2;
 

@@ -4,11 +4,23 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Admitted, Bound, GivenBack, MOST_DOMAINS, Metrics, Outcome, Port, Verb};
+use prometheus::IntCounter;
+
 use crate::audit;
 use crate::index::{HoldEnd, Kind};
 use crate::model::Reason;
 
+/// To what was counted elsewhere.
+fn catch_up(counter: &IntCounter, total: u64) {
+    counter.inc_by(total.saturating_sub(counter.get()));
+}
+
 impl Metrics {
+    /// Snapshots published since the start.
+    pub fn published(&self, total: u64) {
+        catch_up(&self.publications, total);
+    }
+
     pub fn request(&self, verb: Verb, outcome: Outcome, took: Duration) {
         if let Some(histogram) = self.latency.get(verb as usize) {
             histogram.observe(took.as_secs_f64());
@@ -43,8 +55,7 @@ impl Metrics {
 
     /// Holds that ended so since the start.
     pub fn holds_ended(&self, how: HoldEnd, count: u64) {
-        let counter = self.holds_ended.with_label_values(&[how.as_str()]);
-        counter.inc_by(count.saturating_sub(counter.get()));
+        catch_up(&self.holds_ended.with_label_values(&[how.as_str()]), count);
     }
 
     pub fn given_back(&self, outcome: GivenBack) {
@@ -107,7 +118,7 @@ impl Metrics {
             (&self.lease_failures, renew_failures),
             (&self.label_failures, label_failures),
         ] {
-            counter.inc_by(total.saturating_sub(counter.get()));
+            catch_up(counter, total);
         }
     }
 

@@ -8,6 +8,7 @@ mod bits;
 mod claim;
 mod conditions;
 mod device;
+mod duration;
 mod node;
 mod pod;
 mod power;
@@ -26,6 +27,7 @@ pub use device::{
     AttributeValue, Capacity, CounterConsumption, CounterSet, Device, Effect, NodeScope, QualifiedName, RequestPolicy,
     Slice, Taint, TaintRule, Toleration,
 };
+pub use duration::go_duration;
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
 pub use pod::{ADMITTED, CLASS, DEFAULT_SCHEDULER, GATE, MIRROR, Pod, PodClaim, PodClaimSource, WEBHOOK};
 pub use power::{Budget, Classified, Classifier, WattOrigin};

@@ -1,6 +1,6 @@
 //! The few fields of a Pod that placement reads.
 
-use super::{Labels, Name, NamespacedName, Quantity};
+use super::{Consumer, Labels, Name, NamespacedName, Quantity};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodClaimSource {
@@ -71,6 +71,25 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 pub const GATE: &str = "wattlane.dev/admission";
 
 impl Pod {
+    /// Of that uid, and still without a node.
+    pub fn awaits_node(&self, uid: &Name) -> bool {
+        self.uid == *uid && self.node_name.is_empty() && !self.deleting && !self.finished
+    }
+
+    /// A claim of that name, in the pod's namespace.
+    pub fn claim_key(&self, name: &Name) -> NamespacedName {
+        NamespacedName::new(self.key.namespace.clone(), name.clone())
+    }
+
+    /// As it stands in a claim's `reservedFor`.
+    pub fn consumer(&self) -> Consumer {
+        Consumer {
+            resource: "pods".into(),
+            name: self.key.name.clone(),
+            uid: self.uid.clone(),
+        }
+    }
+
     /// Annotation value, trimmed; empty counts as absent.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(|v| v.trim()).filter(|v| !v.is_empty())

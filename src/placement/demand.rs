@@ -244,7 +244,7 @@ fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<
     }
     let missing = |name: &str| Refusal::new(Reason::ClaimMissing, format!("claim {name} is not there yet"));
     let name = entry.claim_name().ok_or_else(|| missing(&entry.name))?;
-    let key = NamespacedName::new(pod.key.namespace.clone(), name.clone());
+    let key = pod.claim_key(name);
     let claim = ctx.snapshot.claim(&key).ok_or_else(|| missing(name))?;
     let unusable = |words: &str| Refusal::new(Reason::ClaimUnusable, format!("claim {name} {words}"));
     if claim.deleting {

@@ -1,5 +1,7 @@
 //! A "no" that passes by itself: nothing but what is held for other pods is in the way.
 
+use std::sync::Arc;
+
 use super::{Context, Demand, check};
 use crate::snapshot::Snapshot;
 
@@ -12,7 +14,9 @@ pub fn only_held(ctx: Context<'_>, free: &Snapshot, demand: &Demand, node: &str)
     let lifted = Context { snapshot: free, ..ctx };
     free.node_named(node).is_some_and(|node| {
         let mut pools = ctx.snapshot.pools_of(node);
-        let touched = !node.domains.is_empty() || pools.any(|(state, _)| state.holds.is_some());
+        // Only where some hold draws watts are the sums others than with holds.
+        let watts = !node.domains.is_empty() && !Arc::ptr_eq(&free.power.uses, &ctx.snapshot.power.uses);
+        let touched = watts || pools.any(|(state, _)| state.holds.is_some());
         touched && check(lifted, demand, node).is_ok()
     })
 }

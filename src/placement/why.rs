@@ -37,10 +37,11 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
     if let Some(refusal) = too_many(demand, view) {
         return refusal;
     }
-    let best_without = |relaxed: Relaxed, left: &mut u32| {
+    // `first`: any choice will do, not the best.
+    let mut without = |relaxed: Relaxed, first: bool| {
         let granted = STEPS.min(*left);
         let mut steps = granted;
-        let attempt = |offers: &[usize], steps: &mut u32| passes.run(view, offers, relaxed, false, steps);
+        let attempt = |offers: &[usize], steps: &mut u32| passes.run(view, offers, relaxed, first, steps);
         let found = over_alternatives(view, &mut steps, attempt);
         *left -= granted - steps;
         match found {
@@ -56,7 +57,7 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
             limit: true,
             ..Relaxed::default()
         };
-        if let Some(refusal) = best_without(relaxed, left).and_then(|choice| limit::over(view, &choice)) {
+        if let Some(refusal) = without(relaxed, false).and_then(|choice| limit::over(view, &choice)) {
             return refusal;
         }
     }
@@ -65,18 +66,11 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
             power: true,
             ..Relaxed::default()
         };
-        if let Some(refusal) = best_without(relaxed, left).and_then(|choice| power::over(view, &choice)) {
+        if let Some(refusal) = without(relaxed, false).and_then(|choice| power::over(view, &choice)) {
             return refusal;
         }
     }
-    let mut possible_without = |relaxed: Relaxed| {
-        let granted = STEPS.min(*left);
-        let mut steps = granted;
-        let attempt = |offers: &[usize], steps: &mut u32| passes.run(view, offers, relaxed, true, steps);
-        let found = matches!(over_alternatives(view, &mut steps, attempt), Outcome::Found { .. });
-        *left -= granted - steps;
-        found
-    };
+    let mut possible_without = |relaxed: Relaxed| without(relaxed, true).is_some();
     if view.cliques
         && possible_without(Relaxed {
             topology: true,

@@ -134,7 +134,7 @@ fn remember(waiting: &mut HashMap<Name, Waiting>, pod: Arc<Pod>, looked: u64) {
 fn forget(waiting: &mut HashMap<Name, Waiting>, snapshot: &Snapshot) {
     let now = Instant::now();
     waiting.retain(|_, w| match snapshot.pods.get(&w.pod.key) {
-        Some(seen) => seen.uid == w.pod.uid && seen.node_name.is_empty() && !seen.deleting && !seen.finished,
+        Some(seen) => seen.awaits_node(&w.pod.uid),
         None => now - w.refused_at < UNSEEN,
     });
 }

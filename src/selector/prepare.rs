@@ -18,6 +18,7 @@ use super::rules::{field, homogeneous, inner, literal_type, no_overload};
 use super::scan::check_nesting;
 use super::signatures;
 use super::types::Type;
+use crate::model::go_duration;
 
 /// As resource.k8s.io/v1 limits it (`CELSelectorExpressionMaxLength`).
 const MAX_TEXT: usize = 10 * 1024;
@@ -428,7 +429,7 @@ fn literal_time(name: &str, args: &[IdedExpr]) -> Result<(), String> {
         return Ok(());
     };
     let fine = match literal {
-        LiteralValue::String(text) if name == "duration" => times::duration(text.inner()).is_some(),
+        LiteralValue::String(text) if name == "duration" => go_duration(text.inner()).is_some(),
         LiteralValue::String(text) => times::timestamp(text.inner()).is_some(),
         LiteralValue::Int(seconds) => name == "timestamp" && times::at(*seconds.inner()).is_some(),
         _ => true,

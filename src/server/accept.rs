@@ -76,15 +76,15 @@ impl<S: Service> Server<S> {
                 Some(_) = connections.join_next() => continue,
             };
             match accepted {
-                Ok((stream, _)) => match seats.take() {
-                    Some((seat, evicted)) => {
-                        if evicted {
-                            shared.metrics.connection_shed(Port::Tls);
-                        }
+                Ok((stream, _)) => {
+                    let (seat, shed) = seats.take();
+                    if shed {
+                        shared.metrics.connection_shed(Port::Tls);
+                    }
+                    if let Some(seat) = seat {
                         connections.spawn(seated(shared.clone(), stream, leave.child_token(), seat));
                     }
-                    None => shared.metrics.connection_shed(Port::Tls),
-                },
+                }
                 // Out of file descriptors, most likely: the connections we have must end first.
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -106,8 +106,7 @@ impl<S: Service> Server<S> {
 }
 
 /// One connection, until it ends or another needs its seat more.
-async fn seated<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave: CancellationToken, seat: Seat) {
-    let seat = Arc::new(seat);
+async fn seated<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave: CancellationToken, seat: Arc<Seat>) {
     tokio::select! {
         () = seat.lost() => tracing::debug!("all seats are taken and this one was used least: connection closed"),
         () = connection(shared, stream, leave, &seat) => {}
@@ -148,11 +147,10 @@ async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave
 
     let service = {
         let (router, seat, leave) = (shared.router.clone(), seat.clone(), leave.clone());
-        service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(seat.clone());
-            let (router, client, leave) = (router.clone(), client.clone(), leave.clone());
+        service_fn(move |request| {
+            let (router, client, seat, leave) = (router.clone(), client.clone(), seat.clone(), leave.clone());
             async move {
-                let response = router.handle(&client, request).await;
+                let response = router.handle(&client, &seat, request).await;
                 if response.extensions().get::<Leave>().is_some() {
                     leave.cancel();
                 }

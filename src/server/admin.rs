@@ -41,17 +41,12 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, readiness: Arc<
                 continue;
             }
         };
-        let Some((seat, evicted)) = seats.take() else {
-            metrics.connection_shed(Port::Admin);
-            continue;
-        };
-        if evicted {
+        let (seat, shed) = seats.take();
+        if shed {
             metrics.connection_shed(Port::Admin);
         }
-        let (seat, asking) = {
-            let seat = Arc::new(seat);
-            (seat.clone(), seat)
-        };
+        let Some(seat) = seat else { continue };
+        let asking = seat.clone();
         let (metrics, readiness, stop) = (metrics.clone(), readiness.clone(), stop.clone());
         let service = service_fn(move |request| {
             let _in_flight = asking.request();

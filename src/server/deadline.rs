@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::model::go_duration;
+
 /// The default of a webhook's `timeoutSeconds`, and its largest value.
 const DEFAULT: Duration = Duration::from_secs(10);
 const MOST: Duration = Duration::from_secs(30);
@@ -11,32 +13,9 @@ pub(super) fn of_admission(query: Option<&str>) -> Duration {
     let pairs = query.unwrap_or_default().split('&').filter_map(|p| p.split_once('='));
     let said = pairs
         .filter(|(key, _)| *key == "timeout")
-        .find_map(|(_, value)| go_duration(value));
+        .find_map(|(_, value)| u64::try_from(go_duration(value)?).ok())
+        .map(Duration::from_nanos);
     said.filter(|d| !d.is_zero()).unwrap_or(DEFAULT).min(MOST) * 9 / 10
-}
-
-/// `1m30s`, `1.5s`, `250ms`, as time.Duration.String writes them. None: not such a text, or too long to count.
-fn go_duration(text: &str) -> Option<Duration> {
-    let mut rest = text;
-    let mut sum = Duration::ZERO;
-    while !rest.is_empty() {
-        let (number, behind) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
-        let end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
-        let (unit, next) = behind.split_at(end);
-        let seconds = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "\u{b5}s" | "%C2%B5s" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
-        sum = sum.checked_add(part)?;
-        rest = next;
-    }
-    (!text.is_empty()).then_some(sum)
 }
 
 #[cfg(test)]

@@ -50,9 +50,7 @@ fn lacks_claims(snapshot: &Snapshot, pod: &Pod) -> bool {
     pod.claims
         .iter()
         .any(|entry| match (entry.claim_name(), &entry.generated) {
-            (Some(name), _) => !snapshot
-                .claims
-                .contains_key(&NamespacedName::new(pod.key.namespace.clone(), name.clone())),
+            (Some(name), _) => !snapshot.claims.contains_key(&pod.claim_key(name)),
             // The controller said that no claim is needed.
             (None, Some(None)) => false,
             (None, _) => true,
@@ -160,7 +158,7 @@ impl Service for Handlers {
                 judged = tally.refused[Reason::UnknownNode as usize] == 0;
                 let names = args.names.iter().map(|name| name.as_str());
                 match tally.fit {
-                    0 => holds::say_held(context, &demand, names.zip(&mut verdicts)),
+                    0 => holds::say_held(&mut turn, context, &demand, names.zip(&mut verdicts)).await,
                     // The scheduler asks for no scores then.
                     1 => {
                         let left = names.zip(&verdicts).find(|(_, verdict)| verdict.is_none());

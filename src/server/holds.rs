@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use super::handlers::{Asked, Handlers};
+use super::turns::Turn;
 use crate::binding::{self, GiveBack};
-use crate::index::{Reservation, ReservedClaim};
+use crate::index::Reservation;
 use crate::metrics::GivenBack;
 use crate::model::{Name, Pod};
 use crate::placement::{self, Context, Demand};
@@ -17,27 +18,15 @@ const PATIENCE: Duration = Duration::from_millis(50);
 pub(super) fn wanted(context: Context<'_>, demand: &Demand, pod: &Pod, node: &str) -> Option<Reservation> {
     let entry = context.snapshot.node_named(node)?;
     let placed = placement::place(context, demand, entry).ok()?;
-    let new = placed.claims.into_iter().filter(|p| !p.existing);
-    let claims: Vec<_> = new
-        .map(|p| ReservedClaim {
-            claim: p.claim.key.clone(),
-            uid: p.claim.uid.clone(),
-            results: p.allocation.results.clone(),
-        })
-        .collect();
-    (!claims.is_empty()).then(|| Reservation {
-        pod: pod.key.clone(),
-        pod_uid: pod.uid.clone(),
-        node: entry.node.name.clone(),
-        claims,
-    })
+    binding::reservation(pod, &entry.node.name, &placed.claims)
 }
 
 /// Where nothing but holds is in the way, the words say so: it passes by itself.
-pub(super) fn say_held<'a>(
+pub(super) async fn say_held(
+    turn: &mut Turn<'_>,
     context: Context<'_>,
     demand: &Demand,
-    nodes: impl Iterator<Item = (&'a str, &'a mut Option<Name>)>,
+    nodes: impl Iterator<Item = (&str, &mut Option<Name>)>,
 ) {
     let Some(free) = context.snapshot.without_holds() else {
         return;
@@ -47,6 +36,7 @@ pub(super) fn say_held<'a>(
         if placement::only_held(context, &free, demand, name) {
             *verdict = Some(words.clone());
         }
+        turn.step().await;
     }
 }
 
@@ -59,6 +49,7 @@ impl Handlers {
                 return;
             };
             tracing::debug!(%conflict, "not held: placed again");
+            let turn = self.turns.take().await;
             let snapshot = self.reader.load();
             let snapshot = snapshot.as_seen_by(&asked.pod);
             let context = Context {
@@ -68,6 +59,7 @@ impl Handlers {
             };
             let demand = Demand::of(context, &asked.pod).ok();
             let again = demand.and_then(|demand| self::wanted(context, &demand, &asked.pod, &node));
+            drop(turn);
             if let Some(again) = again
                 && let Err(conflict) = self.index.hold(again).await
             {

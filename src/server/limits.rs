@@ -1,4 +1,4 @@
-//! What one caller may take of the server. Every wait and every buffer has a bound here.
+//! What one caller may take of the server. Waits and buffers of one mechanism only are bounded in its file.
 
 use std::time::Duration;
 

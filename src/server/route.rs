@@ -88,7 +88,12 @@ impl<S: Service> Router<S> {
         }
     }
 
-    pub(super) async fn handle(&self, client: &Client, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    pub(super) async fn handle(
+        &self,
+        client: &Client,
+        seat: &Arc<Seat>,
+        request: Request<Incoming>,
+    ) -> Response<Full<Bytes>> {
         let verb = verb_of(request.uri().path());
         let mut record = Record {
             metrics: &self.metrics,
@@ -104,7 +109,7 @@ impl<S: Service> Router<S> {
             node = tracing::field::Empty
         );
         let one = request.version() < Version::HTTP_2;
-        let work = self.answer(verb, client, request).instrument(span.clone());
+        let work = self.answer(verb, client, seat, request).instrument(span.clone());
         // State behind the service is atomics and swapped pointers: a panic leaves none of it half changed.
         let result = AssertUnwindSafe(work).catch_unwind().await;
         let _in = span.enter();
@@ -128,10 +133,11 @@ impl<S: Service> Router<S> {
         if status == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         }
-        // What is left of a body we did not read must not be taken for the next request. HTTP/2 ends the stream.
         if outcome == Outcome::NotLeader {
             response.extensions_mut().insert(Leave);
         }
+        // What is left of a body we did not read must not be taken for the next request, and a connection to a follower is
+        // of no more use. HTTP/2 ends the stream, and leaves.
         if one && matches!(outcome, Outcome::TooLarge | Outcome::Timeout | Outcome::NotLeader) {
             response
                 .headers_mut()
@@ -145,7 +151,13 @@ impl<S: Service> Router<S> {
         response
     }
 
-    async fn answer(&self, verb: Verb, client: &Client, request: Request<Incoming>) -> Result<Answered, Rejected> {
+    async fn answer(
+        &self,
+        verb: Verb,
+        client: &Client,
+        seat: &Arc<Seat>,
+        request: Request<Incoming>,
+    ) -> Result<Answered, Rejected> {
         match verb {
             Verb::Mutate => may_call(&client.admission, "admission")?,
             Verb::Other => {}
@@ -173,7 +185,6 @@ impl<S: Service> Router<S> {
             ));
         }
         is_json(request.headers())?;
-        let seat = request.extensions().get::<Arc<Seat>>().cloned();
         let by = tokio::time::Instant::now() + deadline::of_admission(request.uri().query());
         // A bind sees to its own end: cut off in the middle it would leave something to undo. Admission has words of its
         // own for what was not decided in time.
@@ -185,7 +196,7 @@ impl<S: Service> Router<S> {
             let body = body::read(request.into_body(), door.body, self.limits.body, &door.bodies)
                 .await
                 .map_err(|e| self.unread(e, door.body))?;
-            let busy = seat.as_ref().map(Seat::request);
+            let busy = seat.request();
             // Not before: who sends a body byte by byte keeps nobody out.
             let Ok(_permit) = door.requests.try_acquire() else {
                 let words = "wattlane is doing as much of this as it may at one time: try again";

@@ -47,19 +47,18 @@ impl Seats {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat for a newcomer, and whether another had to leave for it. None: everyone there is busy.
-    pub(super) fn take(self: &Arc<Self>) -> Option<(Seat, bool)> {
+    /// A seat for a newcomer, and whether somebody was sent away: another, who sat there, or the newcomer, for whom there
+    /// is none where everyone is busy.
+    pub(super) fn take(self: &Arc<Self>) -> (Option<Arc<Seat>>, bool) {
         let mut taken = self.lock();
-        let mut evicted = false;
+        let mut shed = false;
         if taken.seats.len() >= self.total {
-            let least = taken
-                .seats
-                .iter()
-                .filter_map(|(id, state)| Some((state.worth()?, *id)))
-                .min()?;
+            let idle = taken.seats.iter();
+            let least = idle.filter_map(|(id, state)| Some((state.worth()?, *id))).min();
+            let Some(least) = least else { return (None, true) };
             if let Some(state) = taken.seats.remove(&least.1) {
                 state.evicted.cancel();
-                evicted = true;
+                shed = true;
             }
         }
         taken.now += 1;
@@ -78,7 +77,7 @@ impl Seats {
             id,
             evicted: token,
         };
-        Some((seat, evicted))
+        (Some(Arc::new(seat)), shed)
     }
 }
 
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     fn take(seats: &Arc<Seats>) -> Option<Arc<Seat>> {
-        seats.take().map(|(seat, _)| Arc::new(seat))
+        seats.take().0
     }
 
     #[test]
@@ -169,7 +168,7 @@ mod tests {
             let expected: Vec<bool> = (0..all.len()).map(|i| i <= n).collect();
             assert_eq!(gone, expected);
         }
-        assert!(seats.take().is_none(), "all are busy");
+        assert!(take(&seats).is_none(), "all are busy");
         assert!(!busy.evicted.is_cancelled());
         drop(newcomers);
         assert_eq!(seats.lock().seats.len(), 1);

@@ -91,7 +91,7 @@ impl Snapshot {
         // No key is made where nothing is held, as is usual.
         let claims = pod.claims.iter().filter(|_| !self.holds.is_empty());
         claims.filter_map(|claim| {
-            let key = NamespacedName::new(pod.key.namespace.clone(), claim.claim_name()?.clone());
+            let key = pod.claim_key(claim.claim_name()?);
             self.holds.get(&key).map(|hold| &**hold)
         })
     }

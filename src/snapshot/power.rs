@@ -10,7 +10,7 @@ use crate::model::{Budget, Name};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DomainIx(pub u32);
 
-/// What is drawn of a domain by everything that is allocated or reserved, ours or not.
+/// What is drawn of a domain by everything that is allocated, reserved or held, ours or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// Class watts of the cards in use, each once.
@@ -19,7 +19,7 @@ pub struct Use {
     pub unknown: Option<Name>,
 }
 
-/// The power domains that have a budget. Two reference counts to clone; a claim event copies the uses.
+/// The power domains that have a budget. Three reference counts to clone; a claim event copies the uses.
 #[derive(Clone, Debug, Default)]
 pub struct Power {
     /// None: a free position.

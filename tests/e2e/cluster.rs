@@ -1,5 +1,5 @@
 //! A control plane with wattlane in it, installed from manifests/base as a cluster administrator would: its RBAC, its
-//! policy, its webhook and its kube-scheduler, with the certificates that `wattlane certs` makes.
+//! policy, its webhook and its kube-scheduler, with certificates of either kind.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,8 +1,7 @@
 //! The world: one clock, one queue of what happens when, and the order in which processes run. Everything that passes
 //! between two processes passes here. What is done with it: `network`, `feeds`, `acts`.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -99,32 +98,6 @@ pub(crate) enum Event {
     Look,
 }
 
-struct Timed {
-    at: u64,
-    seq: u64,
-    event: Event,
-}
-
-impl PartialEq for Timed {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.seq) == (other.at, other.seq)
-    }
-}
-
-impl Eq for Timed {}
-
-impl PartialOrd for Timed {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timed {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.seq).cmp(&(other.at, other.seq))
-    }
-}
-
 pub(crate) struct Slot {
     pub(crate) replica: Option<Replica>,
     /// Writes it sent in all its lives.
@@ -146,7 +119,8 @@ const SETTLED_BY: u64 = 1_200_000;
 pub(crate) struct Host {
     pub(crate) now: u64,
     seq: u64,
-    queue: BinaryHeap<Reverse<Timed>>,
+    /// By time, then in the order they were put there.
+    queue: BTreeMap<(u64, u64), Event>,
     pub(crate) store: Store,
     pub(crate) rng: Rng,
     pub(crate) odds: Odds,
@@ -184,7 +158,7 @@ impl Host {
         let mut host = Self {
             now: 0,
             seq: 0,
-            queue: BinaryHeap::new(),
+            queue: BTreeMap::new(),
             store: Store::default(),
             rng,
             odds,
@@ -232,15 +206,14 @@ impl Host {
         }
         self.later(self.scenario.calm_at, Event::Calm);
         while !self.over {
-            let next = self.queue.peek().map_or(u64::MAX, |Reverse(timed)| timed.at);
+            let next = self.next_at();
             let limit = self.run_processes(next.min(self.now + STRIDE));
-            while let Some(Reverse(timed)) = self.queue.peek() {
-                if timed.at > limit || self.over {
+            while self.next_at() <= limit && !self.over {
+                let Some(((at, _), event)) = self.queue.pop_first() else {
                     break;
-                }
-                let Some(Reverse(timed)) = self.queue.pop() else { break };
-                self.now = self.now.max(timed.at);
-                self.happen(timed.event);
+                };
+                self.now = self.now.max(at);
+                self.happen(event);
                 self.written();
             }
             self.now = self.now.max(limit);
@@ -311,8 +284,11 @@ impl Host {
 
     pub(crate) fn later(&mut self, at: u64, event: Event) {
         self.seq += 1;
-        let seq = self.seq;
-        self.queue.push(Reverse(Timed { at, seq, event }));
+        self.queue.insert((at, self.seq), event);
+    }
+
+    fn next_at(&self) -> u64 {
+        self.queue.first_key_value().map_or(u64::MAX, |((at, _), _)| *at)
     }
 
     fn happen(&mut self, event: Event) {

@@ -1,5 +1,6 @@
 //! A small seeded generator of numbers (splitmix64): the same seed gives the same numbers on every machine, for ever.
 
+#[derive(Clone, Debug)]
 pub(crate) struct SplitMix(u64);
 
 impl SplitMix {
@@ -15,7 +16,7 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// 0 to `n` - 1; 0 when `n` is 0. The bias of the remainder does not matter in tests.
+    /// 0 to `n` - 1; 0 when `n` is 0. The bias of the remainder does not matter here.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }

@@ -2,31 +2,29 @@
 //! and leave, and medians over seeds. No server and no clock: what is measured is what is chosen.
 
 pub(crate) mod links;
+#[path = "../../../tests/shared/splitmix.rs"]
+mod splitmix;
 pub(crate) mod world;
 
 use serde_json::{Value, json};
+use splitmix::SplitMix;
 
-/// Numbers that are the same on every run (splitmix64).
+/// Numbers that are the same on every run.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Dice(SplitMix);
 
 impl Dice {
     /// Streams of one seed that do not follow each other.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
-        let mut dice = Self(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
+        let mut dice = Self(SplitMix::new(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95)));
         dice.roll(2);
         dice
     }
 
     /// 0 to `sides - 1`; 0 where there are no sides.
     pub(crate) fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
         // Less than `sides`, which is a usize.
-        (z % (sides.max(1) as u64)) as usize
+        self.0.below(sides as u64) as usize
     }
 
     /// Fisher and Yates.

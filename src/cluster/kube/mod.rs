@@ -1,5 +1,5 @@
-//! The Kubernetes API as a `Cluster`: client and wiring. Watches are in `watch`, the writes in `claims` and
-//! `templates`, their JSON in `body`.
+//! The Kubernetes API as a `Cluster`: client and wiring. Watches are in `watch`, the writes in a file
+//! for each kind of object, the JSON of several in `body`.
 
 mod api;
 mod body;

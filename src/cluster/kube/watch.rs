@@ -34,7 +34,7 @@ pub(super) const WATCH_SECONDS: u32 = 60;
 /// resourceVersion can be one the server will never know (an etcd restored from a backup).
 const RELIST_AFTER: u32 = 5;
 const FIRST_DELAY: Duration = Duration::from_millis(250);
-/// Low: eight watches every few seconds are nothing to an API server, and each second of blindness delays binds.
+/// Low: nine watches every few seconds are nothing to an API server, and each second of blindness delays binds.
 const MAX_DELAY: Duration = Duration::from_secs(8);
 
 /// Between two looks for a kind that is not served. A feature gate takes a restart of the API server.

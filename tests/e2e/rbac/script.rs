@@ -16,7 +16,7 @@ use wattlane::cluster::kube::KubeCluster;
 use wattlane::cluster::secrets::CertStore as _;
 use wattlane::cluster::{Cluster as _, Event, LeaseWrite, WatchStatus};
 use wattlane::index::{Index, Kind, Object};
-use wattlane::model::{self, Allocation, Claim, Consumer, DeviceId, DeviceResult, NamespacedName, NodeSelector};
+use wattlane::model::{self, Allocation, Claim, DeviceId, DeviceResult, NamespacedName, NodeSelector};
 use wattlane::policy::{Policy, PolicyClassifier};
 
 use crate::manifests::{SYSTEM, apply};
@@ -100,8 +100,8 @@ impl World {
         apply(&self.admin, &object, NAMESPACE).await?;
         let claim: Claim = self.wattlane.claim(&key).await?.context("no claim")?;
         // Pods that exist: the claim controller frees what is reserved for others.
-        let first = consumer(&self.pod(&format!("{name}-first")).await?.1);
-        let second = consumer(&self.pod(&format!("{name}-second")).await?.1);
+        let first = self.pod(&format!("{name}-first")).await?.1.consumer();
+        let second = self.pod(&format!("{name}-second")).await?.1.consumer();
         let written = self.wattlane.allocate(&claim, &allocation(), &first).await?;
         self.wattlane.reserve(&written, &second).await?;
         self.wattlane.unreserve(&key, &claim.uid, &second, false).await?;
@@ -210,14 +210,6 @@ fn template(name: &str) -> Value {
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "wattlane"}},
         "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}}},
     })
-}
-
-fn consumer(pod: &model::Pod) -> Consumer {
-    Consumer {
-        resource: "pods".into(),
-        name: pod.key.name.clone(),
-        uid: pod.uid.clone(),
-    }
 }
 
 fn allocation() -> Allocation {
