@@ -68,7 +68,7 @@ fn no_schedule_breaks_a_rule() {
 }
 
 #[test]
-#[ignore = "two minutes; .ci/run runs it"]
+#[ignore = "half an hour in this build; .ci/run plays them with --profile schedules"]
 fn ten_thousand_schedules() {
     play(0..10_000);
 }
