@@ -4,6 +4,7 @@
 //! working copy and publishes clones. No reader ever needs a lock.
 
 mod boards;
+mod cuts;
 mod hold;
 mod mask;
 mod plugin;
@@ -14,6 +15,7 @@ mod usage;
 mod wiring;
 
 pub use boards::{Boards, Draw};
+pub use cuts::{Card, Cuts};
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};

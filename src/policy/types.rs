@@ -130,6 +130,7 @@ impl Policy {
             mix_classes: self.placement.mix_classes,
             spread: self.placement.nodes == NodeOrder::Spread,
             topology: self.placement.topology,
+            demand: Arc::default(),
             allowed: self.allowed.get_or_init(|| self.namespace_limits()).clone(),
             nearness: self
                 .placement

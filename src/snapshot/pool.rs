@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::{Boards, MaskCache, PoolHolds};
+use super::{Boards, Cuts, MaskCache, PoolHolds};
 use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity};
 
 /// Position of a pool in `Snapshot::pools`. Stable while the pool exists; reused after it is gone.
@@ -48,6 +48,8 @@ pub struct Pool {
     pub by_name: BTreeMap<Name, u32>,
     /// Sorted by name.
     pub counter_sets: Vec<CounterSet>,
+    /// The cards among them that can be cut.
+    pub cuts: Cuts,
     /// What single selectors say about `devices`, by the id of the selector. Sets of selectors are combined by
     /// whoever asks: the selectors of a class are shared by all requests of the class.
     pub masks: MaskCache<Arc<Verdicts>>,
