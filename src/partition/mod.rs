@@ -4,6 +4,8 @@
 //! of MIG exactly: packing a published H100, A30 or RTX PRO 6000 by its counters gives the vendor's maximum of every
 //! profile.
 
+mod products;
 mod shape;
 
+pub use products::{PRODUCTS, Product, Profile};
 pub use shape::{Amounts, Shape, ShapeKey, State};

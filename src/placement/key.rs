@@ -141,7 +141,14 @@ pub(super) struct SoFar {
 }
 
 impl SoFar {
-    pub(super) fn with(self, view: &View<'_>, offer: &Offer<'_>, dev: &Dev<'_>, watts: Option<u32>, loss: Loss) -> Self {
+    pub(super) fn with(
+        self,
+        view: &View<'_>,
+        offer: &Offer<'_>,
+        dev: &Dev<'_>,
+        watts: Option<u32>,
+        loss: Loss,
+    ) -> Self {
         let power = self.power.plus(watts, 1);
         // Looking at a device is not talking to it.
         if offer.alternative.request.admin_access {

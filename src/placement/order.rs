@@ -132,9 +132,16 @@ impl Order {
                 }
                 _ => 0,
             },
-            draws: picks.iter().filter_map(|i| drawn(view, offer, &offer.candidates[*i])).min(),
+            draws: picks
+                .iter()
+                .filter_map(|i| drawn(view, offer, &offer.candidates[*i]))
+                .min(),
             loses: match cut {
-                true => picks.iter().map(|i| loses(view, &offer.candidates[*i])).min().unwrap_or(0),
+                true => picks
+                    .iter()
+                    .map(|i| loses(view, &offer.candidates[*i]))
+                    .min()
+                    .unwrap_or(0),
                 false => 0,
             },
             cut,

@@ -153,7 +153,11 @@ impl Taken<'_> {
         };
         let Card { shape, mix, .. } = &self.slots.cards[card];
         let after = shape.after(before, cut).map_or(0, |after| shape.worth(after, mix));
-        let vacant = if self.touched[card] == 0 { shape.vacant(before) } else { 0 };
+        let vacant = if self.touched[card] == 0 {
+            shape.vacant(before)
+        } else {
+            0
+        };
         Loss {
             lost: shape.worth(before, mix).saturating_sub(after),
             vacant,

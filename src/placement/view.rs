@@ -335,7 +335,14 @@ impl<'a> View<'a> {
                 let alone = (dev.info.device.allow_multiple || !dev.twins.is_empty()).then_some(i);
                 let watts = self.budget.as_ref().map(|b| b.kind(i).0);
                 let counts = self.limit.as_ref().is_some_and(|limit| limit.counts(i));
-                let sees = (dev.class, dev.watts, &members[i * width..][..width], watts, counts, alone);
+                let sees = (
+                    dev.class,
+                    dev.watts,
+                    &members[i * width..][..width],
+                    watts,
+                    counts,
+                    alone,
+                );
                 (sees, values(i).collect::<Vec<_>>())
             });
             self.slots = slots;
