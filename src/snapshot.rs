@@ -5,6 +5,7 @@
 
 mod boards;
 mod cuts;
+mod fits;
 mod hold;
 mod mask;
 mod plugin;

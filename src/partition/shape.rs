@@ -143,6 +143,11 @@ impl Shape {
         &self.profiles
     }
 
+    /// Position of a cut's profile. A cut that is not there has the first.
+    pub fn profile(&self, cut: usize) -> usize {
+        self.cuts.get(cut).map_or(0, |c| c.profile)
+    }
+
     /// The state with so much of the counters left. None: no choice of devices leads to it from an empty card.
     pub fn state(&self, left: &[u32]) -> Option<State> {
         self.states.get(left).copied()
