@@ -252,7 +252,7 @@ fn gone(error: &watcher::Error) -> bool {
 
 /// Waits before the next try; true: cut short by somebody who wants a list and has just written to this API server, so
 /// that it is there again. Once a wish: what begins next begins after it.
-async fn pause(failures: u32, relist: &Relist, begun: u64) -> bool {
+pub(super) async fn pause(failures: u32, relist: &Relist, begun: u64) -> bool {
     tokio::select! {
         () = tokio::time::sleep(delay(failures)) => false,
         () = relist.wanted(begun) => true,

@@ -13,8 +13,8 @@ use crate::wait::until;
 const LEASE: Duration = Duration::from_secs(10 + 1);
 /// `podMaxBackoffSeconds` of manifests/base.
 const BACKOFF: Duration = Duration::from_secs(2);
-/// kube-scheduler reaches for a leader that is silent once more, and Go waits so long for a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// `httpTimeout` of manifests/base: the last call to a leader that is silent, begun just before another led.
+const CALL: Duration = Duration::from_secs(6);
 /// A watch's and a candidate's next try after the API server is there again.
 const NEXT_TRY: Duration = Duration::from_secs(4);
 /// For the work itself on two cores that others use as well; the limits are about waits, not about speed.
@@ -54,7 +54,7 @@ impl Fault {
             + match self {
                 Self::LeaderKilled => LEASE,
                 Self::FollowerKilled => Duration::ZERO,
-                Self::LeaderStopsAndGoesOn | Self::LeaderHangs => LEASE + HANDSHAKE,
+                Self::LeaderStopsAndGoesOn | Self::LeaderHangs => LEASE + CALL,
                 Self::LeaderEnds => Duration::from_secs(1),
                 Self::ApiKilled | Self::ApiAway | Self::EtcdKilled => NEXT_TRY,
             }
