@@ -198,7 +198,7 @@ impl Cluster {
         self.plane.healthy(&format!("http://127.0.0.1:{admin}/readyz")).await
     }
 
-    async fn wattlane_ready(&mut self) -> Result<()> {
+    pub(crate) async fn wattlane_ready(&mut self) -> Result<()> {
         let ready = format!("http://127.0.0.1:{}/readyz", self.admin);
         self.plane.healthy(&ready).await
     }
@@ -244,9 +244,14 @@ impl Cluster {
 
     /// Starts what was killed, and waits until API server and wattlane are ready again.
     pub(crate) async fn revive(&mut self, name: &str) -> Result<()> {
-        self.plane.revive(name)?;
-        self.plane.api_ready().await?;
+        self.revive_part(name).await?;
         self.wattlane_ready().await
+    }
+
+    /// Starts what was killed of the control plane, and waits for the API server alone.
+    pub(crate) async fn revive_part(&mut self, name: &str) -> Result<()> {
+        self.plane.revive(name)?;
+        self.plane.api_ready().await
     }
 
     /// See `Plane::all_alive`.

@@ -39,21 +39,21 @@ struct Row {
     runs: usize,
     damage: Damage,
     stall: Duration,
-    /// Of that, a part was away that nothing can be bound without.
+    /// Of that, there was no API server.
     away: Duration,
 }
 
 fn print(table: &BTreeMap<Fault, Row>) {
-    eprintln!("| fault | runs | double allocations | leaks | longest stall | of it the part was away |");
+    eprintln!("| fault | runs | double allocations | leaks | longest stall | of it without an API server |");
     eprintln!("|---|---|---|---|---|---|");
     for (fault, row) in table {
         let Damage { twice, leaks } = row.damage;
         eprintln!(
-            "| {} | {} | {twice} | {leaks} | {:.1?} | {:.1?} |",
+            "| {} | {} | {twice} | {leaks} | {:.1} s | {:.1} s |",
             fault.name(),
             row.runs,
-            row.stall,
-            row.away
+            row.stall.as_secs_f64(),
+            row.away.as_secs_f64()
         );
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::burst::Burst;
 use crate::cluster::Cluster;
 use crate::replicas::{self, other};
-use crate::wait::until;
+use crate::wait::{SOON, until};
 
 /// `leaseDurationSeconds`, and how much later than its writer the others may see a renewal.
 const LEASE: Duration = Duration::from_secs(10 + 1);
@@ -15,8 +15,9 @@ const LEASE: Duration = Duration::from_secs(10 + 1);
 const BACKOFF: Duration = Duration::from_secs(2);
 /// `httpTimeout` of manifests/base: the last call to a leader that is silent, begun just before another led.
 const CALL: Duration = Duration::from_secs(6);
-/// A watch's and a candidate's next try after the API server is there again.
-const NEXT_TRY: Duration = Duration::from_secs(4);
+/// After the API server is there again: a leader that could not renew for 6 s has lost its term, and nobody begins one
+/// before the lease is over; then the next look.
+const REST_OF_LEASE: Duration = Duration::from_secs(10 - 6 + 1);
 /// For the work itself on two cores that others use as well; the limits are about waits, not about speed.
 const MARGIN: Duration = Duration::from_secs(8);
 const AWAY: Duration = Duration::from_secs(25);
@@ -47,7 +48,7 @@ impl Fault {
         }
     }
 
-    /// For how long no pod may be bound once all parts are there but a replica.
+    /// For how long no pod may be bound while the API server answers.
     pub(super) fn limit(self) -> Duration {
         MARGIN
             + BACKOFF
@@ -56,12 +57,12 @@ impl Fault {
                 Self::FollowerKilled => Duration::ZERO,
                 Self::LeaderStopsAndGoesOn | Self::LeaderHangs => LEASE + CALL,
                 Self::LeaderEnds => Duration::from_secs(1),
-                Self::ApiKilled | Self::ApiAway | Self::EtcdKilled => NEXT_TRY,
+                Self::ApiKilled | Self::ApiAway | Self::EtcdKilled => REST_OF_LEASE,
             }
     }
 
-    /// Makes it happen, in a wave that ends at `wanted` bound pods, and has all pods of the wave bound. Returns how long
-    /// a part was away that no pod can be bound without.
+    /// Makes it happen, in a wave that ends at `wanted` bound pods, and has all pods of the wave bound. Returns for
+    /// how long there was no API server.
     pub(super) async fn strike(self, cluster: &mut Cluster, burst: &mut Burst, wanted: usize) -> Result<Duration> {
         let leader = replicas::leader(cluster.client()).await?;
         let begun = Instant::now();
@@ -86,12 +87,15 @@ impl Fault {
                 cluster.freeze(leader)?;
                 let before = cluster.log(leader)?.len();
                 in_the_middle(burst, wanted).await?;
-                let next = burst.bound + 1;
-                burst.reaches(cluster, next).await?;
-                ensure!(
-                    replicas::leader(cluster.client()).await? != leader,
-                    "{leader} binds while it is stopped"
-                );
+                // What it had sent before may still be executed; what comes after this is the other's.
+                until("the other to lead", SOON, async || {
+                    burst.look().await?;
+                    let now = replicas::leader(cluster.client()).await?;
+                    ensure!(now != leader, "{now} has the Lease");
+                    Ok(())
+                })
+                .await?;
+                burst.reaches(cluster, (burst.bound + 1).min(wanted)).await?;
                 cluster.thaw(leader)?;
                 burst.reaches(cluster, wanted).await?;
                 until("the old leader to know that it is none", LEASE, async || {
@@ -135,9 +139,10 @@ impl Fault {
                     Self::ApiAway => tokio::time::sleep(AWAY).await,
                     _ => {}
                 }
-                cluster.revive(part).await?;
+                cluster.revive_part(part).await?;
                 away = begun.elapsed();
                 burst.reaches(cluster, wanted).await?;
+                cluster.wattlane_ready().await?;
             }
         }
         Ok(away)
