@@ -77,7 +77,7 @@ impl<'a> Slots<'a> {
             self.ranks[dev] = of_card.iter().position(|d| *d == sight).unwrap_or(of_card.len());
             of_card.push(sight);
         }
-        let mut seen: Vec<(*const Shape, Option<State>, Vec<(usize, K)>)> = vec![];
+        let mut seen = vec![];
         for (card, devices) in self.cards.iter_mut().zip(devices) {
             let sight = (std::ptr::from_ref(card.shape), card.state, devices);
             card.kind = seen.iter().position(|s| *s == sight).unwrap_or_else(|| {
