@@ -1,16 +1,17 @@
 //! What the operator decides: one YAML file, read whole or refused whole, and the classes devices get from it.
 //!
-//! `raw` is the shape of the file, `read` turns it into a `Policy` that cannot be wrong (or into every error at once),
+//! `fields` reads a value with its place, `read` makes a `Policy` of them that cannot be wrong (or every error at once),
 //! `catalogue` knows what products draw, `classify` gives each device its class. Nothing here reads files, watches
 //! for changes or applies a patch: `app` reloads, `admission` patches, `placement` places.
 
 mod catalogue;
 mod classify;
+mod fields;
 mod names;
 mod product;
-mod raw;
 mod read;
 mod read_class;
+mod read_namespace;
 mod types;
 mod watts;
 
