@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("snapshot", &["model", "topology"]),
     ("selector", &["model"]),
     ("placement", &["model", "selector", "snapshot", "topology"]),
-    ("policy", &["model", "selector", "placement", "topology"]),
+    ("policy", &["model", "selector", "placement", "snapshot", "topology"]),
     ("convert", &["model"]),
     ("index", &["model", "snapshot", "convert", "topology"]),
     ("audit", &["model", "snapshot", "policy"]),

@@ -14,7 +14,7 @@ use super::refuse::Refused;
 use super::template::Template;
 use crate::cluster::{Cluster, WriteError, noted_lately};
 use crate::convert::TEMPLATE_LAST_USED;
-use crate::model::{ClaimTemplate, NamespacedName};
+use crate::model::{ClaimTemplate, Name, Namespace, NamespacedName};
 use crate::policy::Policy;
 use crate::publish::Reader;
 use crate::snapshot::{Mark, Snapshot};
@@ -41,6 +41,8 @@ pub struct Admitter {
     patience: Duration,
     /// Templates made a moment ago: a burst of equal pods asks the API once, not once a pod.
     made: Mutex<HashMap<NamespacedName, Made>>,
+    /// Namespaces whose pods waited in vain for an opt-in, and what the watch had shown of them.
+    vain: Mutex<HashMap<Name, (Instant, Mark<Name, Arc<Namespace>>)>>,
     /// … also when its pods come all at once: who makes a template holds its lane.
     making: [tokio::sync::Mutex<()>; LANES],
 }
@@ -53,13 +55,14 @@ impl Admitter {
             policy,
             patience: Duration::ZERO,
             made: Mutex::default(),
+            vain: Mutex::default(),
             making: Default::default(),
         }
     }
 
-    /// A namespace and its first pods are often created in one go, and the pods can be faster than our watch. Left
-    /// alone they would end on the default scheduler, so where a watch feeds the snapshots they wait for it, at most
-    /// this long. Keep it well below the webhook's timeout.
+    /// A namespace and its first pods are often created in one go, or it is labelled and they come at once, and the pods can
+    /// be faster than our watch. Left alone they would end on the default scheduler, so where a watch feeds the snapshots
+    /// they wait for it, at most this long. Keep it well below the webhook's timeout.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -95,19 +98,41 @@ impl Admitter {
             version.borrow_and_update();
             let snapshot = self.reader.load();
             let decision = decide(&snapshot, &policy, request);
-            let unknown = matches!(
-                decision,
-                Decision::LeaveAlone {
-                    reason: Skip::UnknownNamespace,
-                    ..
-                }
-            );
-            let published = unknown
-                && !self.patience.is_zero()
-                && matches!(tokio::time::timeout_at(deadline, version.changed()).await, Ok(Ok(())));
-            if !published {
+            let waits = match &decision {
+                Decision::LeaveAlone { reason, .. } => match reason {
+                    Skip::UnknownNamespace => true,
+                    // We were asked because the webhook's namespaceSelector matched, unless it has none.
+                    Skip::NotOptedIn => !self.in_vain(&snapshot, request.namespace),
+                    _ => false,
+                },
+                _ => false,
+            };
+            if !waits || self.patience.is_zero() {
                 return (snapshot, decision);
             }
+            if !matches!(tokio::time::timeout_at(deadline, version.changed()).await, Ok(Ok(()))) {
+                self.waited(&snapshot, request.namespace);
+                return (snapshot, decision);
+            }
+        }
+    }
+
+    /// Where the webhook is called for every namespace, each pod of the others would wait: one does, until something
+    /// has changed, or some time has passed.
+    fn in_vain(&self, snapshot: &Snapshot, namespace: &str) -> bool {
+        let vain = self.vain.lock().unwrap_or_else(PoisonError::into_inner);
+        vain.get(namespace)
+            .is_some_and(|(at, seen)| at.elapsed() < BELIEVED && *seen == snapshot.namespaces.mark(namespace))
+    }
+
+    fn waited(&self, snapshot: &Snapshot, namespace: &str) {
+        let mut vain = self.vain.lock().unwrap_or_else(PoisonError::into_inner);
+        if vain.len() >= MOST_BELIEVED {
+            vain.retain(|_, (at, _)| at.elapsed() < BELIEVED);
+        }
+        if vain.len() < MOST_BELIEVED {
+            let seen = snapshot.namespaces.mark(namespace);
+            vain.insert(namespace.into(), (Instant::now(), seen));
         }
     }
 

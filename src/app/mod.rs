@@ -67,8 +67,8 @@ impl Core {
     /// watch that is silent for long is a fault (files have no events to wait for).
     pub fn spawn(cluster: Arc<dyn Cluster>, source: PolicySource, ages: bool) -> anyhow::Result<Self> {
         let selectors = Arc::new(Selectors::new());
-        let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors)?));
         let metrics = Arc::new(Metrics::new().context("metrics")?);
+        let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors, &metrics)?));
         metrics.preset_skips(Skip::ALL.map(Skip::as_str));
         metrics.preset_swept(Swept::ALL.map(Swept::as_str));
         let readiness = Arc::new(Readiness::new(metrics.clone(), ages.then_some(STALE_AFTER)));
@@ -86,8 +86,19 @@ impl Core {
         tasks.spawn(async { ("watches", watch.await) });
         tasks.spawn(poke(cluster.clone(), running.pokes, metrics.clone()));
         let stop = CancellationToken::new();
-        let reload = policy::reload(source, selectors.clone(), policy.clone(), index.clone(), stop.clone());
-        tasks.spawn(async { ("policy reload", reload.await) });
+        let reload = policy::Reload {
+            policy: policy.clone(),
+            selectors: selectors.clone(),
+            index: index.clone(),
+            reader: reader.clone(),
+            readiness: readiness.clone(),
+            metrics: metrics.clone(),
+        };
+        let stopped = stop.clone();
+        tasks.spawn(async move {
+            let ended = stopped.run_until_cancelled(reload.run(source)).await;
+            ("policy reload", ended.unwrap_or(Ok(())))
+        });
 
         let (stats, seen) = (running.stats, reader.clone());
         metrics.leadership(true, 0, 0, 0, 0);

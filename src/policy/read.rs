@@ -231,11 +231,33 @@ impl Reader<'_> {
         if let Some(name) = self.scheduler(raw.field("schedulerName")) {
             defaults.scheduler_name = name;
         }
-        defaults.runtime_class_name = self.name(raw.field("runtimeClassName"), names::dns_subdomain);
+        let of_nvidia = self.name(raw.field("runtimeClassName"), names::dns_subdomain);
+        let by_resource = raw.field("runtimeClassNames").entries(&mut self.errors);
         for (resource, field) in raw.field("deviceClasses").entries(&mut self.errors) {
             self.check(field.path.as_str(), &resource, names::extended_resource);
             if let Some(class) = self.name(field, names::dns_subdomain) {
                 defaults.device_classes.insert(resource.into(), class);
+            }
+        }
+        // One name is NVIDIA's: where theirs is the only runtime there is, nobody needs to say so.
+        let nvidia =
+            |(resource, class): &(&Name, &Name)| resource.starts_with("nvidia.com/") || class.ends_with(".nvidia.com");
+        let nvidia = defaults
+            .device_classes
+            .iter()
+            .filter(nvidia)
+            .map(|(resource, _)| resource.clone());
+        defaults.runtime_classes = nvidia.filter_map(|r| Some((r, of_nvidia.clone()?))).collect();
+        for (resource, field) in by_resource {
+            if !defaults.device_classes.contains_key(&*resource) {
+                let known: Vec<&str> = defaults.device_classes.keys().map(|r| &**r).collect();
+                self.error(
+                    field.path.as_str(),
+                    format!("is none of deviceClasses, which are {}", known.join(", ")),
+                );
+            }
+            if let Some(name) = self.name(field, names::dns_subdomain) {
+                defaults.runtime_classes.insert(resource.into(), name);
             }
         }
         raw.close(&mut self.errors);

@@ -3,6 +3,7 @@
 
 mod check;
 mod classes;
+mod reload;
 
 use serde_json::Value;
 use wattlane::policy::{BoardPower, NodeOrder, Policy, PolicyError, board_power};
@@ -210,6 +211,14 @@ fn what_is_wrong_is_said_with_its_place() {
         (
             "defaults: {deviceClasses: {gpu: x}}",
             "defaults.deviceClasses[\"gpu\"]:",
+        ),
+        (
+            "defaults: {deviceClasses: {nvidia.com/gpumem: x}}",
+            "defaults.deviceClasses[\"nvidia.com/gpumem\"]: \"nvidia.com/gpumem\" is not valid: an amount of a card",
+        ),
+        (
+            "defaults: {runtimeClassNames: {intel.com/gpu: x}}",
+            "defaults.runtimeClassNames[\"intel.com/gpu\"]: is none of deviceClasses, which are amd.com/gpu, nvidia.com/gpu",
         ),
         ("defaults: []", "defaults: must be a mapping"),
         ("classes: [[a, \"true\"]]", "classes[0]: must be a mapping"),
