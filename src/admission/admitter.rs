@@ -17,7 +17,7 @@ use crate::convert::TEMPLATE_LAST_USED;
 use crate::model::{ClaimTemplate, Name, Namespace, NamespacedName};
 use crate::policy::Policy;
 use crate::publish::Reader;
-use crate::snapshot::{Mark, Snapshot};
+use crate::snapshot::{Mark, ShardMap, Snapshot};
 
 /// How long a template we made is taken to exist before the watch has shown it, or that something else changed. Short:
 /// what is deleted must not be believed in.
@@ -26,10 +26,34 @@ const MOST_BELIEVED: usize = 4096;
 /// Templates made at one time.
 const LANES: usize = 16;
 
-/// When a template was made, and what the watch had shown by then: once that has changed, the watch is the one to say.
-struct Made {
-    at: Instant,
-    seen: Mark<NamespacedName, Arc<ClaimTemplate>>,
+/// What was found out about some objects, when, and what the watch had shown of each by then: once that has changed, the
+/// watch is the one to say.
+struct Notes<K, V>(Mutex<HashMap<K, Note<K, V>>>);
+
+type Note<K, V> = (Instant, Mark<K, V>);
+
+impl<K: Hash + Eq + Clone, V: Clone> Notes<K, V> {
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    fn hold(&self, shown: &ShardMap<K, V>, key: &K) -> bool {
+        let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        notes
+            .get(key)
+            .is_some_and(|(at, seen)| at.elapsed() < BELIEVED && *seen == shown.mark(key))
+    }
+
+    fn take(&self, shown: &ShardMap<K, V>, key: K) {
+        let seen = shown.mark(&key);
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() >= MOST_BELIEVED {
+            notes.retain(|_, (at, _)| at.elapsed() < BELIEVED);
+        }
+        if notes.len() < MOST_BELIEVED {
+            notes.insert(key, (Instant::now(), seen));
+        }
+    }
 }
 
 /// Admits pods against the newest snapshot and the current policy.
@@ -40,9 +64,10 @@ pub struct Admitter {
     /// How long a pod of a namespace we have not seen yet waits for the watch.
     patience: Duration,
     /// Templates made a moment ago: a burst of equal pods asks the API once, not once a pod.
-    made: Mutex<HashMap<NamespacedName, Made>>,
-    /// Namespaces whose pods waited in vain for an opt-in, and what the watch had shown of them.
-    vain: Mutex<HashMap<Name, (Instant, Mark<Name, Arc<Namespace>>)>>,
+    made: Notes<NamespacedName, Arc<ClaimTemplate>>,
+    /// Namespaces of which a pod waited in vain for the opt-in: where the webhook is called for every namespace, not every
+    /// pod of the others is to wait.
+    vain: Notes<Name, Arc<Namespace>>,
     /// … also when its pods come all at once: who makes a template holds its lane.
     making: [tokio::sync::Mutex<()>; LANES],
 }
@@ -54,8 +79,8 @@ impl Admitter {
             reader,
             policy,
             patience: Duration::ZERO,
-            made: Mutex::default(),
-            vain: Mutex::default(),
+            made: Notes::new(),
+            vain: Notes::new(),
             making: Default::default(),
         }
     }
@@ -102,7 +127,7 @@ impl Admitter {
                 Decision::LeaveAlone { reason, .. } => match reason {
                     Skip::UnknownNamespace => true,
                     // We were asked because the webhook's namespaceSelector matched, unless it has none.
-                    Skip::NotOptedIn => !self.in_vain(&snapshot, request.namespace),
+                    Skip::NotOptedIn => !self.vain.hold(&snapshot.namespaces, &request.namespace.into()),
                     _ => false,
                 },
                 _ => false,
@@ -111,28 +136,9 @@ impl Admitter {
                 return (snapshot, decision);
             }
             if !matches!(tokio::time::timeout_at(deadline, version.changed()).await, Ok(Ok(()))) {
-                self.waited(&snapshot, request.namespace);
+                self.vain.take(&snapshot.namespaces, request.namespace.into());
                 return (snapshot, decision);
             }
-        }
-    }
-
-    /// Where the webhook is called for every namespace, each pod of the others would wait: one does, until something
-    /// has changed, or some time has passed.
-    fn in_vain(&self, snapshot: &Snapshot, namespace: &str) -> bool {
-        let vain = self.vain.lock().unwrap_or_else(PoisonError::into_inner);
-        vain.get(namespace)
-            .is_some_and(|(at, seen)| at.elapsed() < BELIEVED && *seen == snapshot.namespaces.mark(namespace))
-    }
-
-    fn waited(&self, snapshot: &Snapshot, namespace: &str) {
-        let mut vain = self.vain.lock().unwrap_or_else(PoisonError::into_inner);
-        if vain.len() >= MOST_BELIEVED {
-            vain.retain(|_, (at, _)| at.elapsed() < BELIEVED);
-        }
-        if vain.len() < MOST_BELIEVED {
-            let seen = snapshot.namespaces.mark(namespace);
-            vain.insert(namespace.into(), (Instant::now(), seen));
         }
     }
 
@@ -143,7 +149,7 @@ impl Admitter {
         // One that is not ours, or about to go: the cluster says no to it, with the reason. What we remember is older than a
         // stranger's that is shown: only the API knows.
         let ours = shown.is_none_or(|t| template.is(t) && !t.deleting);
-        let believed = || ours && self.made_lately(snapshot, &key);
+        let believed = || ours && self.made.hold(&snapshot.templates, &key);
         let noted = shown.is_some_and(|t| noted_lately(t, now.as_second()));
         if (ours && noted) || believed() {
             return Ok(());
@@ -156,7 +162,8 @@ impl Admitter {
         object["metadata"]["annotations"] = json!({TEMPLATE_LAST_USED: now.to_string()});
         match self.cluster.ensure_template(&object).await {
             Ok(()) => {
-                self.remember(snapshot, key);
+                // As it was before the API was asked: what came and went meanwhile was perhaps ours.
+                self.made.take(&snapshot.templates, key);
                 Ok(())
             }
             Err(e) => {
@@ -169,30 +176,6 @@ impl Admitter {
                 tracing::warn!(template = %key, error = %e, "pod refused: its claim template could not be made");
                 Err(Refused::new(code, message))
             }
-        }
-    }
-
-    fn made_lately(&self, snapshot: &Snapshot, key: &NamespacedName) -> bool {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.get(key)
-            .is_some_and(|made| made.at.elapsed() < BELIEVED && made.seen == snapshot.templates.mark(key))
-    }
-
-    fn remember(&self, snapshot: &Snapshot, key: NamespacedName) {
-        // As it was before the API was asked: what came and went meanwhile was perhaps ours.
-        let seen = snapshot.templates.mark(&key);
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() >= MOST_BELIEVED {
-            made.retain(|_, made| made.at.elapsed() < BELIEVED);
-        }
-        if made.len() < MOST_BELIEVED {
-            made.insert(
-                key,
-                Made {
-                    at: Instant::now(),
-                    seen,
-                },
-            );
         }
     }
 }

@@ -116,10 +116,11 @@ pub(super) struct Reload {
 impl Reload {
     /// Looks at the file every few seconds until dropped; says what in the policy in force is doubtful, once it is known
     /// what there is.
-    pub(super) async fn run(self, source: PolicySource) -> anyhow::Result<()> {
-        let PolicySource::File { path, mut text, kept } = source else {
+    pub(super) async fn run(self, source: &PolicySource) -> anyhow::Result<()> {
+        let PolicySource::File { path, text, kept } = source else {
             return std::future::pending().await;
         };
+        let mut text = text.clone();
         let (mut doubted, mut unreadable) = (false, false);
         loop {
             if !doubted && self.readiness.listed().is_ok() {
@@ -127,7 +128,7 @@ impl Reload {
                 doubted = true;
             }
             tokio::time::sleep(EVERY).await;
-            let new = match tokio::fs::read_to_string(&path).await {
+            let new = match tokio::fs::read_to_string(path).await {
                 Ok(new) => new,
                 Err(error) => {
                     // Said once, not every ten seconds.

@@ -170,6 +170,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         admission_names: args.admission_client_name.clone(),
         limits: Limits::default(),
     };
+    core.spawn_reload();
     if embedded.is_none() {
         core.spawn_sweep();
     }

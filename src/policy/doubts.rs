@@ -145,16 +145,17 @@ fn offer<'a>(names: impl Iterator<Item = &'a Name>) -> String {
 
 fn runtimes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     let defaults = policy.defaults.runtime_classes.iter();
-    let defaults = defaults.map(|(resource, name)| (format!("defaults.runtimeClassName, for {resource}"), name));
-    let patches = patches(policy);
-    let patches =
-        patches.filter_map(|(at, p)| Some((format!("{at}.runtimeClassName"), p.runtime_class_name.as_ref()?)));
-    for (path, name) in defaults.chain(patches) {
+    let defaults = defaults.map(|(resource, name)| ("defaults".to_owned(), name, format!("pods with {resource}")));
+    let patches = patches(policy).filter_map(|(at, patch)| {
+        let name = patch.runtime_class_name.as_ref()?;
+        Some((format!("{at}.runtimeClassName"), name, "its pods".to_owned()))
+    });
+    for (path, name, pods) in defaults.chain(patches) {
         if !snapshot.runtime_classes.contains_key(name) {
             let there = offer(snapshot.runtime_classes.iter().map(|(name, ())| name));
             doubts.say(
                 path,
-                format!("this cluster has no RuntimeClass {name}, so its pods are refused; {there}"),
+                format!("this cluster has no RuntimeClass {name}, so {pods} are refused; {there}"),
             );
         }
     }

@@ -188,7 +188,7 @@ defaults:
     let said = warnings(body, Some(&cluster));
     let want = [
         "classes[0]: no device of this cluster is of class a",
-        "defaults.runtimeClassName, for nvidia.com/gpu: this cluster has no RuntimeClass nvidia-legacy, so its pods are refused; there is nvidia, runc",
+        "defaults: this cluster has no RuntimeClass nvidia-legacy, so pods with nvidia.com/gpu are refused; there is nvidia, runc",
         "classes[0].patch.runtimeClassName: this cluster has no RuntimeClass nvidia-cdi, so its pods are refused; there is nvidia, runc",
         "defaults.deviceClasses[\"example.com/gpu\"]: this cluster has no DeviceClass card.example.com: example.com/gpu is left to the device plugin; there is gpu.example.com",
         "defaults.deviceClasses[\"example.com/served\"]: this cluster has no DeviceClass none.example.com: gpu.example.com, which says it serves example.com/served, is used instead",

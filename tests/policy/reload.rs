@@ -16,7 +16,9 @@ const A_LOOK: Duration = Duration::from_secs(11);
 async fn start(path: &Path, kept: Option<&Path>) -> anyhow::Result<Core> {
     let cluster = Arc::new(Embedded::from_yaml("test", CLUSTER)?);
     let source = PolicySource::read(path)?.keeping(kept.map(Path::to_owned));
-    Core::start(cluster, source).await
+    let core = Core::start(cluster, source).await?;
+    core.spawn_reload();
+    Ok(core)
 }
 
 fn metric(core: &Core, name: &str) -> i64 {
