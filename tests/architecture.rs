@@ -12,7 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("snapshot", &["model", "partition", "topology"]),
     ("selector", &["model"]),
     ("placement", &["model", "partition", "selector", "snapshot", "topology"]),
-    ("policy", &["model", "selector", "placement", "topology"]),
+    ("policy", &["model", "selector", "placement", "snapshot", "topology"]),
     ("convert", &["model"]),
     ("index", &["model", "partition", "snapshot", "convert", "topology"]),
     ("audit", &["model", "snapshot", "policy"]),

@@ -170,3 +170,22 @@ fn cert_managers_objects_refer_to_one_another_and_to_what_is_mounted() {
         documents("base/webhook.yaml")[0]["metadata"]["name"]
     );
 }
+
+/// The root file system is read-only, and what is kept must outlive the container.
+#[test]
+fn the_last_good_policy_is_kept_on_a_volume_of_the_pod() {
+    let (wattlane, _) = service();
+    let spec = &wattlane["spec"]["template"]["spec"];
+    let container = &spec["containers"][0];
+    let kept = texts(&container["args"])
+        .into_iter()
+        .find_map(|a| a.strip_prefix("--policy-kept="))
+        .expect("kept");
+    let (folder, _) = kept.rsplit_once('/').expect("a path");
+    let mounts = container["volumeMounts"].as_array().expect("mounts");
+    let mount = mounts.iter().find(|m| m["mountPath"] == folder).expect("a mount");
+    assert!(mount["readOnly"].is_null(), "{mount}");
+    let volumes = spec["volumes"].as_array().expect("volumes");
+    let volume = volumes.iter().find(|v| v["name"] == mount["name"]).expect("a volume");
+    assert!(volume["emptyDir"].is_object(), "{volume}");
+}

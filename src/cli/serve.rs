@@ -32,6 +32,9 @@ pub(super) struct Args {
     /// Placement policy (YAML); looked at again every ten seconds.
     #[arg(long)]
     policy: Option<PathBuf>,
+    /// Keep the last policy that was good in this file, and start with it when --policy is wrong by then.
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    policy_kept: Option<PathBuf>,
     /// Serving certificate chain (PEM); looked at again every ten seconds.
     #[arg(long, requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -112,7 +115,7 @@ impl SecretArgs {
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let policy = load_policy(args.policy.as_deref())?;
+    let policy = load_policy(args.policy.as_deref())?.keeping(args.policy_kept.clone());
     let embedded = match args.cluster.files() {
         Some(files) => Some(Arc::new(Embedded::load(&files)?)),
         None => None,
@@ -126,7 +129,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             (core, kept)
         }
         None => {
-            let cluster = Arc::new(args.cluster.connect().await?);
+            let cluster = Arc::new(super::connect().await?);
             let kept = args.secret.kept(Some(&cluster))?;
             (Core::spawn(cluster, policy, true)?, kept)
         }
@@ -167,6 +170,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         admission_names: args.admission_client_name.clone(),
         limits: Limits::default(),
     };
+    core.spawn_reload();
     if embedded.is_none() {
         core.spawn_sweep();
     }

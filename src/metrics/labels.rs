@@ -41,6 +41,27 @@ impl Verb {
     }
 }
 
+/// What became of a policy in the file. Closed set: metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyLoad {
+    Taken,
+    /// It is wrong: the one before stays.
+    Refused,
+    Unreadable,
+}
+
+impl PolicyLoad {
+    pub const ALL: [Self; 3] = [Self::Taken, Self::Refused, Self::Unreadable];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Refused => "refused",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
 /// How a request ended. Closed set: metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

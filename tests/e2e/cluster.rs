@@ -363,6 +363,12 @@ impl Cluster {
         &self.plane
     }
 
+    /// That of a replica.
+    pub(crate) fn replica(&self, name: &str) -> Result<u16> {
+        let replicas = self.replicas.as_ref().context("a cluster with replicas")?;
+        Ok(replicas.ports(name).0)
+    }
+
     /// The port of extender and admission.
     pub(crate) fn port(&self) -> u16 {
         self.listen
