@@ -34,6 +34,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         masks: MaskCache::default(),
         summary: Default::default(),
         boards: Default::default(),
+        cuts: Default::default(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),
