@@ -77,7 +77,9 @@ impl Facts {
     /// In words that follow "the client certificate".
     pub fn names_a_client(&self) -> Result<(), &'static str> {
         match self {
-            Self { for_clients: false, .. } => Err("is not made for clients: it lacks the extended key usage clientAuth"),
+            Self { for_clients: false, .. } => {
+                Err("is not made for clients: it lacks the extended key usage clientAuth")
+            }
             Self { common_names: 2.., .. } => Err("has several common names: which one is meant is not clear"),
             _ => Ok(()),
         }

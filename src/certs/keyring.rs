@@ -101,7 +101,9 @@ impl Keyring {
         retired.retain(|cert| !known.contains(cert) && ring.needs(cert, now));
         retired.truncate(MOST_RETIRED);
         ring.retired = retired;
-        let strange = found.iter().any(|cert| !known.contains(cert) && !ring.retired.contains(cert));
+        let strange = found
+            .iter()
+            .any(|cert| !known.contains(cert) && !ring.retired.contains(cert));
         if strange || !bundle.is_empty() && found.is_empty() {
             faults.push(BUNDLE);
         }
@@ -116,7 +118,11 @@ impl Keyring {
         if !authorities.clone().any(early) {
             return false;
         }
-        match self.serving.as_ref().and_then(|s| Facts::of_pem(s.cert.as_bytes()).ok()) {
+        match self
+            .serving
+            .as_ref()
+            .and_then(|s| Facts::of_pem(s.cert.as_bytes()).ok())
+        {
             Some(served) => early(&served),
             None => authorities.all(early),
         }
@@ -125,7 +131,11 @@ impl Keyring {
     /// A certificate of the bundle that does not sign any more stays if it was ours, or if what is served hangs on it.
     fn needs(&self, cert: &CertificateDer<'_>, now: i64) -> bool {
         let valid = Facts::of(cert).is_ok_and(|f| f.not_before <= now || self.clock_is_behind(now));
-        let served = || self.serving.as_ref().is_some_and(|s| trust::signed(cert, s.cert.as_bytes(), now));
+        let served = || {
+            self.serving
+                .as_ref()
+                .is_some_and(|s| trust::signed(cert, s.cert.as_bytes(), now))
+        };
         valid && (ours::is_ours(cert) || served())
     }
 
@@ -143,7 +153,10 @@ impl Keyring {
                 data.insert(key.to_owned(), pair.key.clone().into_bytes());
             }
         }
-        let token = self.token.iter().map(|t| (TOKEN.to_owned(), t.as_str().as_bytes().to_vec()));
+        let token = self
+            .token
+            .iter()
+            .map(|t| (TOKEN.to_owned(), t.as_str().as_bytes().to_vec()));
         data.extend(token);
         data
     }

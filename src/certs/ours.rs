@@ -49,7 +49,9 @@ fn signed_itself(cert: &X509Certificate<'_>) -> bool {
     let provider = rustls::crypto::ring::default_provider();
     let mut known = provider.signature_verification_algorithms.all.iter();
     let whole = cert.signature_value.unused_bits == 0;
-    whole && cert.signature_algorithm == cert.tbs_certificate.signature && known.any(|a| a.verify_signature(key, signed, signature).is_ok())
+    whole
+        && cert.signature_algorithm == cert.tbs_certificate.signature
+        && known.any(|a| a.verify_signature(key, signed, signature).is_ok())
 }
 
 /// Whether those who trust it take what it signs: asked of the verifier they use, by trial. Of its dates, that the time lies

@@ -50,7 +50,14 @@ mod tests {
         assert_eq!(Token::read(a.as_str().as_bytes()), Some(a.clone()));
         assert!(!format!("{a:?}").contains(a.as_str()));
         let text = a.as_str();
-        for other in ["", "x", &text[1..], &format!("{text}AAAA"), &format!("{text}\n"), &format!("/{}", &text[1..])] {
+        for other in [
+            "",
+            "x",
+            &text[1..],
+            &format!("{text}AAAA"),
+            &format!("{text}\n"),
+            &format!("/{}", &text[1..]),
+        ] {
             assert_eq!(Token::read(other.as_bytes()), None, "{other:?}");
         }
     }

@@ -195,7 +195,7 @@ impl Keeper {
             }
             Ok((ring, done)) => {
                 let wanted = objects::with(&found, &ring.data());
-                let action = done.last().map_or("tidy", |(action, _)| name(*action));
+                let action = done.first().map_or("tidy", |(action, _)| name(*action));
                 if wanted == found {
                     ring
                 } else if self.put(action, &secret, &wanted, &mut faults).await? {
@@ -295,13 +295,19 @@ impl Keeper {
                 return Ok(());
             }
             // What was ours already and is not there now.
-            let (bundle, path) = (self.in_place.as_ref() == Some(&bundle), self.path_in_place.as_ref() == token);
+            let (bundle, path) = (
+                self.in_place.as_ref() == Some(&bundle),
+                self.path_in_place.as_ref() == token,
+            );
             for (action, changed, reset) in [("bundle", change.bundle, bundle), ("path", change.path, path)] {
                 match (changed, reset) {
                     (false, _) => {}
                     (true, true) => {
                         self.count(action, Cause::Healed);
-                        tracing::warn!(action, "somebody had changed the webhook configuration; it is ours again");
+                        tracing::warn!(
+                            action,
+                            "somebody had changed the webhook configuration; it is ours again"
+                        );
                     }
                     (true, false) => {
                         self.count(action, Cause::Due);
@@ -363,7 +369,10 @@ impl Keeper {
     /// What was written to the Secret.
     fn say(&self, done: &[(Action, Cause)], garbled: &[&'static str]) {
         if !garbled.is_empty() {
-            tracing::warn!(keys = garbled.join(", "), "unusable or strange parts of the Secret were put aside");
+            tracing::warn!(
+                keys = garbled.join(", "),
+                "unusable or strange parts of the Secret were put aside"
+            );
         }
         for &(action, cause) in done {
             // A start in the middle of a life is none.

@@ -154,7 +154,10 @@ pub(super) fn change(webhooks: &Value, bundle: &str, token: Option<&Token>) -> R
         }
         let address = address(hook);
         if let Some(token) = token.filter(|t| ending(address.path) != Some(t.as_str())) {
-            puts.push((address.field, format!("{}{ADMISSION}/{}", address.before, token.as_str())));
+            puts.push((
+                address.field,
+                format!("{}{ADMISSION}/{}", address.before, token.as_str()),
+            ));
             change.path = true;
         }
         if !puts.is_empty() {
@@ -219,7 +222,10 @@ mod tests {
                 None => hook(json!({"service": {"name": "w", "namespace": "ns"}})),
                 Some(path) => hook(json!({"service": {"name": "w", "namespace": "ns", "path": path}})),
             };
-            for (found, wanted) in [(url(path.unwrap_or_default()), url(&full)), (service(path), service(Some(&full)))] {
+            for (found, wanted) in [
+                (url(path.unwrap_or_default()), url(&full)),
+                (service(path), service(Some(&full))),
+            ] {
                 let patched = change(&found, "CA", Some(&token)).expect("ours").expect("differs");
                 assert!(patched.path && !patched.bundle);
                 assert_eq!(endings(&found).map(|e| e.len()), Some(1));
@@ -230,14 +236,21 @@ mod tests {
         }
         // Not ours to change, and then nothing is closed.
         let proxied = hook(json!({"url": "https://gateway/wattlane/admission/mutate"}));
-        assert_eq!((change(&proxied, "CA", Some(&token)), endings(&proxied)), (Ok(None), None));
+        assert_eq!(
+            (change(&proxied, "CA", Some(&token)), endings(&proxied)),
+            (Ok(None), None)
+        );
     }
 
     #[test]
     fn what_cert_manager_keeps_is_left_alone() {
         let mut found = hooks(&[""]);
         found["metadata"]["annotations"] = json!({"cert-manager.io/inject-ca-from": "a/b"});
-        assert!(change(&found, "CA", None).expect_err("not ours").contains("inject-ca-from"));
+        assert!(
+            change(&found, "CA", None)
+                .expect_err("not ours")
+                .contains("inject-ca-from")
+        );
         let mut secret = new_secret(&NamespacedName::new("ns", "s"));
         assert!(ours(secret.clone()).is_ok());
         secret["metadata"]["annotations"] = json!({"cert-manager.io/certificate-name": "c"});

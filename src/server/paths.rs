@@ -44,7 +44,7 @@ struct Looks {
 
 #[derive(Default)]
 pub struct Paths {
-    good: ArcSwap<Good>,
+    known: ArcSwap<Good>,
     looks: watch::Sender<Looks>,
     wanted: Notify,
 }
@@ -52,13 +52,13 @@ pub struct Paths {
 impl Paths {
     /// Every ending is good.
     pub fn any(&self) {
-        self.good.store(Arc::default());
+        self.known.store(Arc::default());
     }
 
     /// These endings are good for so long, and then again every one: a configuration that nobody can look at may have changed.
     pub fn only<'a>(&self, endings: impl IntoIterator<Item = &'a str>, long: Duration) {
         let hashes = endings.into_iter().map(hash).collect();
-        self.good.store(Arc::new(Good::These(hashes, Instant::now() + long)));
+        self.known.store(Arc::new(Good::These(hashes, Instant::now() + long)));
     }
 
     /// A look at the configuration, from now until it is dropped.
@@ -74,12 +74,12 @@ impl Paths {
 
     /// Who knows the way to the port and no more is turned away.
     pub fn closed(&self) -> bool {
-        !self.is_good("")
+        !self.good("")
     }
 
     /// Whether a request at this ending may go on.
     pub(super) async fn takes(&self, ending: &str) -> bool {
-        if self.is_good(ending) {
+        if self.good(ending) {
             return true;
         }
         let mut looks = self.looks.subscribe();
@@ -88,11 +88,12 @@ impl Paths {
         self.wanted.notify_one();
         // Without one in time, by what is known.
         let _ = tokio::time::timeout(PATIENCE, looks.wait_for(|l| l.done > begun)).await;
-        self.is_good(ending)
+        self.good(ending)
     }
 
-    fn is_good(&self, ending: &str) -> bool {
-        match &**self.good.load() {
+    /// Whether a request at this ending goes on without a look.
+    pub fn good(&self, ending: &str) -> bool {
+        match &**self.known.load() {
             Good::Any => true,
             Good::These(_, until) if *until < Instant::now() => true,
             Good::These(good, _) => {
