@@ -15,11 +15,13 @@ pub(super) fn name(public_key: &[u8]) -> String {
     format!("wattlane CA {id}")
 }
 
-/// In everything but its dates.
+/// In everything but its dates; and clients can read it. (Their parser is stricter than ours here.)
 pub(super) fn is_ours(der: &CertificateDer<'_>) -> bool {
-    x509_parser::parse_x509_certificate(der).is_ok_and(|(rest, cert)| {
-        rest.is_empty() && names_its_key(&cert) && extensions_are_ours(&cert) && signed_itself(&cert)
-    })
+    let readable = rustls::RootCertStore::empty().add(der.clone().into_owned()).is_ok();
+    readable
+        && x509_parser::parse_x509_certificate(der).is_ok_and(|(rest, cert)| {
+            rest.is_empty() && names_its_key(&cert) && extensions_are_ours(&cert) && signed_itself(&cert)
+        })
 }
 
 fn names_its_key(cert: &X509Certificate<'_>) -> bool {
