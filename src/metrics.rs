@@ -64,6 +64,7 @@ pub struct Metrics {
     pub tls_ca_not_after: IntGauge,
     /// From when on an announced CA signs, seconds since the epoch; 0: none is announced.
     pub tls_ca_switch: IntGauge,
+    pub admission_closed: IntGauge,
     pub handshake_failures: IntCounter,
     pub connections: IntGauge,
     pub connections_total: IntCounter,
@@ -278,6 +279,11 @@ impl Metrics {
                 r,
                 "wattlane_tls_ca_switch_timestamp_seconds",
                 "From when on an announced CA signs; 0 while none is announced.",
+            )?,
+            admission_closed: gauge(
+                r,
+                "wattlane_admission_closed",
+                "1 while admission is asked by the token in its path only.",
             )?,
             handshake_failures: counter(
                 r,

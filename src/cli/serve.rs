@@ -50,9 +50,9 @@ pub(super) struct Args {
     client_name: Vec<String>,
     #[command(flatten)]
     election: Election,
-    /// The same for clients of admission; none: no certificate is asked for. kube-apiserver shows one where its
-    /// AdmissionConfiguration names a kubeconfig for webhooks.
-    #[arg(long, value_delimiter = ',', requires = "client_ca")]
+    /// The same for clients of admission, with --client-ca or --tls-secret; none: no certificate is asked for.
+    /// kube-apiserver shows one where its AdmissionConfiguration names a kubeconfig for webhooks.
+    #[arg(long, value_delimiter = ',')]
     admission_client_name: Vec<String>,
     /// Seconds between two looks of the audit, which writes metrics, and events on what it finds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
@@ -62,7 +62,8 @@ pub(super) struct Args {
 /// Certificates that are made, kept in a Secret and renewed by the replicas themselves.
 #[derive(Debug, clap::Args)]
 struct SecretArgs {
-    /// Keep CA and certificates in this Secret, which must exist (it may be empty), and the CA in the webhook's caBundle.
+    /// Keep CA and certificates in this Secret, which must exist (it may be empty), and in the webhook configuration the CA
+    /// as its caBundle and a token at the end of its path, without which nobody may ask for admission.
     #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with_all = ["tls_cert", "client_ca"])]
     tls_secret: Option<String>,
     /// Keep the client pair of kube-scheduler, and the CA it knows us by, in this Secret.
@@ -151,6 +152,9 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     if tls.is_none() && kept.is_none() {
         tracing::warn!("no --tls-cert: serving with a self-signed pair made in memory, which nobody else can verify");
+    }
+    if !args.admission_client_name.is_empty() && kept.is_none() && args.client_ca.is_none() {
+        bail!("--admission-client-name needs --client-ca or --tls-secret: the CA of those certificates");
     }
     if let Some(open) = open_door(kept.is_some(), args.client_ca.is_some(), !args.client_name.is_empty()) {
         tracing::warn!("{open}");

@@ -1,8 +1,8 @@
 //! The closed sets that stand in metric labels. A name of a pod or a text of an error never does.
 
 /// What was done about the certificates of the Secret.
-pub(super) const ROTATIONS: [&str; 8] = [
-    "look", "begin", "announce", "switch", "sign", "tidy", "bundle", "client",
+pub(super) const ROTATIONS: [&str; 9] = [
+    "look", "begin", "announce", "switch", "sign", "path", "tidy", "bundle", "client",
 ];
 /// `healed`: something was missing, unusable or reset. `conflict`: another replica was first.
 pub(super) const ROTATED: [&str; 4] = ["done", "healed", "conflict", "error"];

@@ -301,9 +301,15 @@ impl Cluster {
                 .as_array_mut()
                 .context("no webhooks in webhook.yaml")?
             {
-                let path = webhook["clientConfig"]["service"]["path"]
-                    .as_str()
-                    .context("no path in webhook.yaml")?;
+                // What wattlane keeps has no path in the manifest; with files the component of that name puts it in.
+                ensure!(
+                    webhook["clientConfig"]["service"]["path"].is_null(),
+                    "a path in webhook.yaml"
+                );
+                let path = match self.certificates {
+                    Certificates::Files => wattlane::server::ADMISSION,
+                    Certificates::Kept(_) => "",
+                };
                 let url = format!("https://127.0.0.1:{}{path}", self.listen);
                 webhook["clientConfig"] = json!({"url": url});
                 if let Some(bundle) = &bundle {

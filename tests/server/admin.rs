@@ -163,6 +163,7 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 
 /// Every family, with the labels it may have.
 const FAMILIES: &[(&str, &[&str])] = &[
+    ("wattlane_admission_closed", &[]),
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
     ("wattlane_audit_findings", &["kind"]),
