@@ -4,6 +4,7 @@ mod allocate;
 mod class;
 mod client;
 mod fixture;
+mod mig;
 mod power;
 mod prepared;
 mod quality;
@@ -42,6 +43,8 @@ enum Scenario {
     Topology(topology::Args),
     /// Pods of several cards on nodes with several wattages
     Class(class::Args),
+    /// Partitions that come and go on A100 cards
+    Mig(mig::Args),
     /// What a filling cluster draws, and a hard budget
     Power(power::Args),
 }
@@ -56,6 +59,7 @@ async fn main() -> anyhow::Result<()> {
         Scenario::Allocate(args) => (allocate::run(args)?, allocate::table),
         Scenario::Topology(args) => (topology::run(args)?, topology::table),
         Scenario::Class(args) => (class::run(args)?, class::table),
+        Scenario::Mig(args) => (mig::run(args)?, mig::table),
         Scenario::Power(args) => (power::run(args)?, power::table),
     };
     let text = match cli.output {

@@ -1,6 +1,7 @@
 //! Cards of one node that can be cut: what a choice of partitions takes from those who ask next.
 
 use super::view::View;
+use crate::model::Name;
 use crate::partition::{Shape, State};
 
 /// The cards that devices of a view are cut from.
@@ -28,7 +29,7 @@ struct Card<'a> {
 }
 
 impl<'a> Slots<'a> {
-    pub(super) fn of(view: &View<'a>, mix: &[(crate::model::Name, u32)]) -> Self {
+    pub(super) fn of(view: &View<'a>, mix: &[(Name, u32)]) -> Self {
         let mut slots = Self::default();
         for (i, dev) in view.devices.iter().enumerate() {
             let pool = view.pools[dev.pool];
@@ -44,15 +45,11 @@ impl<'a> Slots<'a> {
             let known = slots.cards.iter().rposition(|c| c.of == of);
             let at = known.unwrap_or_else(|| {
                 let card = &pool.pool.cuts.cards[card];
-                let asked = |profile| mix.iter().find(|(name, _)| name == profile).map_or(1, |(_, n)| *n);
                 slots.cards.push(Card {
                     of,
                     shape: &card.shape,
                     state: card.state(pool),
-                    mix: match mix {
-                        [] => vec![],
-                        _ => card.shape.profiles().iter().map(asked).collect(),
-                    },
+                    mix: weights(card.shape.profiles(), mix),
                     kind: usize::MAX,
                 });
                 slots.cards.len() - 1
@@ -113,6 +110,21 @@ impl<'a> Slots<'a> {
             undo: vec![],
         }
     }
+}
+
+/// By profile: as much as it is asked for, and as much as all are in the mean. A mix that is believed whole takes the
+/// rare large partitions for worthless, and then refuses more of them than it serves of the small ones (loadtest, `mig`).
+fn weights(profiles: &[Name], mix: &[(Name, u32)]) -> Vec<u32> {
+    if mix.is_empty() {
+        return vec![];
+    }
+    let asked = |profile| mix.iter().find(|(name, _)| name == profile).map_or(1, |(_, n)| *n);
+    let sum = profiles.iter().map(asked).fold(0, u32::saturating_add);
+    let of = u32::try_from(profiles.len()).unwrap_or(u32::MAX);
+    profiles
+        .iter()
+        .map(|p| asked(p).saturating_mul(of).saturating_add(sum))
+        .collect()
 }
 
 /// What others lose by a choice, and how empty the cards are that it begins.

@@ -66,6 +66,11 @@ impl World {
             "spec": {"selectors": [{"cel": {"expression":
                 "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"}}]}}),
         )?;
+        world.apply(
+            &json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "mig"},
+            "spec": {"selectors": [{"cel": {"expression":
+                "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"}}]}}),
+        )?;
         Ok(world)
     }
 
@@ -92,6 +97,23 @@ impl World {
         )
     }
 
+    /// A node with one card that can be cut, as its driver publishes it: devices, and the counters they draw from.
+    pub(crate) fn cut_node(&mut self, node: usize, devices: &[Value], counters: &Value) -> anyhow::Result<()> {
+        let name = node_name(node);
+        self.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name}}))?;
+        let pool = json!({"name": name, "generation": 1, "resourceSliceCount": 2});
+        for (part, content) in [("devices", &json!(devices)), ("sharedCounters", counters)] {
+            self.apply(&json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": format!("{name}-{part}")},
+                "spec": {"driver": DRIVER, "nodeName": name, "pool": pool, part: content}}))?;
+        }
+        Ok(())
+    }
+
+    /// What policy would say of the demand for partitions.
+    pub(crate) fn demand_mix(&mut self, mix: impl Iterator<Item = (Name, u32)>) {
+        self.rules.demand = mix.collect();
+    }
+
     fn apply(&mut self, object: &Value) -> anyhow::Result<()> {
         let object = convert::object(object)?.context("a kind that is not kept")?;
         self.index.apply(Change::Upsert(object));
@@ -114,15 +136,25 @@ impl World {
 
     /// A pod without annotations, with a claim for each number of cards.
     pub(crate) fn arrive(&mut self, counts: &[u32]) -> anyhow::Result<Pod> {
+        let cards = |count: &u32| json!([{"name": "r", "exactly": {"deviceClassName": DRIVER, "count": count}}]);
+        self.arrive_with(&counts.iter().map(cards).collect::<Vec<_>>())
+    }
+
+    /// A pod with one claim of these requests.
+    pub(crate) fn arrive_asking(&mut self, requests: &Value) -> anyhow::Result<Pod> {
+        self.arrive_with(std::slice::from_ref(requests))
+    }
+
+    fn arrive_with(&mut self, claims: &[Value]) -> anyhow::Result<Pod> {
         let pod = format!("p-{}", self.pods);
         self.pods += 1;
-        for (i, count) in counts.iter().enumerate() {
+        for (i, requests) in claims.iter().enumerate() {
             self.apply(&json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
                 "metadata": {"name": format!("{pod}-{i}"), "namespace": NAMESPACE, "uid": format!("{pod}-{i}")},
-                "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": DRIVER, "count": count}}]}}}))?;
+                "spec": {"devices": {"requests": requests}}}))?;
         }
         self.publish();
-        let claims: Vec<Value> = (0..counts.len())
+        let claims: Vec<Value> = (0..claims.len())
             .map(|i| json!({"name": format!("c{i}"), "resourceClaimName": format!("{pod}-{i}")}))
             .collect();
         let pod = json!({"apiVersion": "v1", "kind": "Pod",
