@@ -7,6 +7,7 @@
 mod accept;
 pub mod admin;
 mod body;
+mod complaints;
 mod deadline;
 pub mod handlers;
 mod holds;
