@@ -19,7 +19,7 @@ pub use boards::{Boards, Draw};
 pub use cuts::{Card, Cuts};
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
-pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
+pub use pool::{CardKind, Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
 pub use shard::{Mark, ShardMap};
 pub use usage::DeviceUse;

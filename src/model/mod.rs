@@ -19,7 +19,7 @@ mod refusal;
 
 pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, DeviceResult};
 pub use bits::Bits;
-pub use claim::{
+pub use claim::{CARD, CARDS, PARTITIONS, 
     Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
     DeviceRequest, FINALIZER, Request, RequestKind, SelectorText, SubRequest, not_older,
 };
