@@ -17,6 +17,7 @@ mod wiring;
 
 pub use boards::{Boards, Draw};
 pub use cuts::{Card, Cuts};
+pub use fits::Fit;
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
 pub use pool::{CardKind, Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::pod::{Container, Phase, Pod};
 use super::parts::{self, Wish};
+use super::pod::{Container, Phase, Pod};
 use super::refuse::{Refused, shown};
 use super::template::Parts;
 use crate::model::{CARD, Name, Quantity};
@@ -119,11 +119,21 @@ fn partitions(
         return Ok(());
     }
     // Nodes that have not moved to a driver yet.
-    if snapshot.nodes().any(|(_, n)| n.node.extended_resources.contains(&ask.resource)) {
+    if snapshot
+        .nodes()
+        .any(|(_, n)| n.node.extended_resources.contains(&ask.resource))
+    {
         ask.left = Some("no driver publishes such a device, and nodes have it from the plugin".to_owned());
         return Ok(());
     }
-    Err(parts::not_offered(snapshot, policy, &ask.resource, profile, &ask.cards, offer))
+    Err(parts::not_offered(
+        snapshot,
+        policy,
+        &ask.resource,
+        profile,
+        &ask.cards,
+        offer,
+    ))
 }
 
 /// The class the policy names, else the one that says it serves the resource (of several the newest, then by name).

@@ -218,7 +218,11 @@ fn limit(
     };
     let existing = pod.spec_list("resourceClaims").iter();
     // How many cards partitions are of is seen when they are placed: one at least, beside those that are given whole.
-    let of_parts = |c: &Value| c["resourceClaimTemplateName"].as_str().is_some_and(|n| n.starts_with(PARTITIONS));
+    let of_parts = |c: &Value| {
+        c["resourceClaimTemplateName"]
+            .as_str()
+            .is_some_and(|n| n.starts_with(PARTITIONS))
+    };
     let parts = plan.has_parts() || existing.clone().any(of_parts);
     let new = plan.cards().saturating_add(u32::from(parts));
     let asked = existing.filter_map(known).fold(new, u32::saturating_add);

@@ -116,9 +116,8 @@ impl<'a> Offer<'a> {
     }
 
     fn is_profile(&self, profile: &str) -> String {
-        let text = |name: &str, value: &str| {
-            format!("device.attributes['{}'].?{name}.orValue('') == '{value}'", self.driver)
-        };
+        let text =
+            |name: &str, value: &str| format!("device.attributes['{}'].?{name}.orValue('') == '{value}'", self.driver);
         match profile.split_once('_') {
             // AMD's driver says it in one word or, where it makes partitions itself, in two.
             Some((compute, memory)) => format!(
@@ -151,7 +150,13 @@ impl<'a> Offer<'a> {
                 choices.push(Choice {
                     name: format!("part-{i}").into(),
                     device_class: class.clone(),
-                    selector: format!("{}{} && {}", self.says(), self.is_part(), self.has_memory(compares, size)).into(),
+                    selector: format!(
+                        "{}{} && {}",
+                        self.says(),
+                        self.is_part(),
+                        self.has_memory(compares, size)
+                    )
+                    .into(),
                 });
             }
         }
@@ -178,7 +183,10 @@ impl<'a> Offer<'a> {
 
     fn has_memory(&self, compares: &str, size: Quantity) -> String {
         let capacity = format!("device.capacity['{}']", self.driver);
-        format!("'memory' in {capacity} && {capacity}.memory.compareTo(quantity('{}')) {compares} 0", bytes(size))
+        format!(
+            "'memory' in {capacity} && {capacity}.memory.compareTo(quantity('{}')) {compares} 0",
+            bytes(size)
+        )
     }
 
     /// The offered profiles and how many of each still fit, in words.
@@ -232,7 +240,11 @@ pub(super) fn apply(
 ) -> Result<Parts, Refused> {
     let refused = |why: String| Err(Refused::new(422, why));
     let Some(cards) = &ask.device_class else {
-        let key = if matches!(wish, Wish::Profile(_)) { PARTITION } else { MEMORY };
+        let key = if matches!(wish, Wish::Profile(_)) {
+            PARTITION
+        } else {
+            MEMORY
+        };
         return refused(format!(
             "{key}: {} is left to the device plugin, which gives no part of a card that is asked for so: this cluster has no \
              DeviceClass for it",
@@ -272,7 +284,10 @@ pub(super) fn apply(
                 } else {
                     "nothing"
                 };
-                Refused::new(422, format!("{MEMORY}: {what} of {} here has {text}; {largest}", ask.cards))
+                Refused::new(
+                    422,
+                    format!("{MEMORY}: {what} of {} here has {text}; {largest}", ask.cards),
+                )
             })
         }
     }
@@ -290,7 +305,10 @@ pub(super) fn not_offered(
     let other = others
         .filter_map(|(r, class)| Some((r, Offer::of(snapshot, r, class)?)))
         .find(|(_, offer)| offer.has(profile));
-    let here = offer.map_or_else(|| "no driver of them publishes devices here".to_owned(), |o| o.words(profile));
+    let here = offer.map_or_else(
+        || "no driver of them publishes devices here".to_owned(),
+        |o| o.words(profile),
+    );
     let why = match other {
         Some((resource, other)) => format!(
             "{whose}: {} is a partition of {}, asked for with {resource}, and the pod asks for {cards}; {here}",
@@ -334,7 +352,12 @@ pub(super) fn unlinked(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Result<()
 }
 
 /// The pod's wattage class must be one that has what is asked for.
-pub(super) fn of_class(snapshot: &Snapshot, asks: &[Ask], class: Option<&Name>, wish: Option<&Wish>) -> Result<(), Refused> {
+pub(super) fn of_class(
+    snapshot: &Snapshot,
+    asks: &[Ask],
+    class: Option<&Name>,
+    wish: Option<&Wish>,
+) -> Result<(), Refused> {
     let Some(class) = class else { return Ok(()) };
     for ask in asks {
         let (Some(parts), Some(from)) = (&ask.parts, &ask.device_class) else {
@@ -351,7 +374,12 @@ pub(super) fn of_class(snapshot: &Snapshot, asks: &[Ask], class: Option<&Name>, 
             Some(least) => k.memory.is_some_and(|m| m >= least),
             None => k.profile.as_ref() == Some(&parts.label),
         };
-        let of: BTreeSet<&Name> = offer.kinds.iter().filter(serves).filter_map(|k| k.class.as_ref()).collect();
+        let of: BTreeSet<&Name> = offer
+            .kinds
+            .iter()
+            .filter(serves)
+            .filter_map(|k| k.class.as_ref())
+            .collect();
         if !of.contains(class) {
             let what = match least {
                 Some(_) => format!("device with {}", parts.label),
@@ -382,12 +410,15 @@ pub(super) fn template_named(snapshot: &Snapshot, policy: &Policy, pod: Pod<'_>,
         let offer = Offer::of(snapshot, cards, class)?;
         let profile = offer.profiles().into_iter().find_map(|p| of(offer.profile(p, class)));
         profile.or_else(|| {
-            let Some(Wish::Memory(text, least)) = &wish else { return None };
+            let Some(Wish::Memory(text, least)) = &wish else {
+                return None;
+            };
             let whole = policy.defaults.device_classes.get(cards)?;
             let whole = &snapshot.class_for(cards, Some(whole))?.name;
             let there = Some(class).filter(|class| snapshot.classes.contains_key(*class));
             let both = [there, None].into_iter();
-            both.filter_map(|there| offer.memory((text, *least), there, whole)).find_map(of)
+            both.filter_map(|there| offer.memory((text, *least), there, whole))
+                .find_map(of)
         })
     })
 }

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::ask::MOST_DEVICES;
 use crate::model::{
-    CARD, CARDS, ClaimSpec, ClaimTemplate, Count, DeviceRequest, Name, NamespacedName, PARTITIONS, Request, RequestKind,
-    SubRequest,
+    CARD, CARDS, ClaimSpec, ClaimTemplate, Count, DeviceRequest, Name, NamespacedName, PARTITIONS, Request,
+    RequestKind, SubRequest,
 };
 use crate::snapshot::Snapshot;
 
@@ -63,7 +63,13 @@ impl Template {
     /// says to placement whether partitions are meant.
     pub fn name(&self) -> Name {
         let label = self.parts.as_ref().map_or(&self.device_class, |p| &p.label);
-        let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+        let legal = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        };
         let label: String = label.chars().map(legal).take(40).collect();
         let prefix = if self.is_of_parts() { PARTITIONS } else { CARDS };
         let hash = Sha256::digest(self.spec().to_string().as_bytes());
@@ -207,7 +213,10 @@ impl Template {
                     name: c.name.clone(),
                     request: choice(c),
                 };
-                (REQUEST.into(), RequestKind::FirstAvailable(several.iter().map(sub).collect()))
+                (
+                    REQUEST.into(),
+                    RequestKind::FirstAvailable(several.iter().map(sub).collect()),
+                )
             }
         };
         ClaimSpec {

@@ -95,7 +95,10 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
     let claims = !pod.spec_list("resourceClaims").is_empty() || asks.iter().any(|a| a.device_class.is_some());
     for ask in asks.iter().filter(|a| a.device_class.is_none()) {
         let why = ask.left.as_deref().unwrap_or("it is not claimed");
-        say(format!("wattlane: {} is left to the device plugin: {why}", ask.resource));
+        say(format!(
+            "wattlane: {} is left to the device plugin: {why}",
+            ask.resource
+        ));
         if claims {
             say(beside_a_claim(&ask.resource));
         }
@@ -139,7 +142,9 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
         for key in amounts.flat_map(|m| m.keys()) {
             if HAMI_AMOUNTS.contains(&key.as_str()) {
                 say(match whole_cards {
-                    true if of_parts => format!("wattlane: {key} is dropped: the container gets a partition of its own"),
+                    true if of_parts => {
+                        format!("wattlane: {key} is dropped: the container gets a partition of its own")
+                    }
                     true => format!("wattlane: {key} is dropped: the container gets whole cards"),
                     false => format!("wattlane: {key} is left as it is: the container has no NVIDIA card from a claim"),
                 });

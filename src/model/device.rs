@@ -209,9 +209,8 @@ impl Device {
     /// A part of a card, as the NVIDIA and AMD drivers say it in `type`, and the example driver by a number.
     pub fn is_partition(&self) -> bool {
         let typed = self.text("type");
-        let numbered = |(q, v): &(QualifiedName, AttributeValue)| {
-            &*q.name == "partition" && matches!(v, AttributeValue::Int(_))
-        };
+        let numbered =
+            |(q, v): &(QualifiedName, AttributeValue)| &*q.name == "partition" && matches!(v, AttributeValue::Int(_));
         typed.is_some_and(|t| &**t == "mig" || t.ends_with("-partition")) || self.attributes.iter().any(numbered)
     }
 
@@ -240,7 +239,10 @@ impl Device {
 
     /// A capacity of this name in any domain.
     pub fn amount(&self, name: &str) -> Option<Quantity> {
-        self.capacity.iter().find(|(q, _)| &*q.name == name).map(|(_, c)| c.value)
+        self.capacity
+            .iter()
+            .find(|(q, _)| &*q.name == name)
+            .map(|(_, c)| c.value)
     }
 
     pub fn capacity(&self, domain: &str, name: &str) -> Option<&Capacity> {

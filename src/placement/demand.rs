@@ -12,8 +12,8 @@ use super::wish::Wishes;
 use super::words::Texts;
 use super::{Context, Topology};
 use crate::model::{
-    Allocation, CARD, CARDS, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, PARTITIONS, Pod, PodClaim, PodClaimSource,
-    Readiness, Reason, Refusal, Request, RequestKind,
+    Allocation, CARD, CARDS, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, PARTITIONS, Pod, PodClaim,
+    PodClaimSource, Readiness, Reason, Refusal, Request, RequestKind,
 };
 use crate::snapshot::{NodeEntry, Snapshot};
 

@@ -48,7 +48,11 @@ pub(super) fn preference(offers: &[usize]) -> u64 {
 /// None: the node does not fit (it may have changed since filter).
 pub fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
     demand.admit(ctx, node).ok()?;
-    let Best { preference, mut key, left } = match quick::tally(ctx, demand, node, true) {
+    let Best {
+        preference,
+        mut key,
+        left,
+    } = match quick::tally(ctx, demand, node, true) {
         Some(tally) => tally.best(demand)?,
         None => solve::best(ctx, demand, node).ok()?.1,
     };

@@ -165,8 +165,13 @@ fn runtimes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
 /// A weight for what nobody can ask for moves nothing.
 fn demand_mix(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     let pools = snapshot.pools.iter().flatten().map(|state| &state.pool);
-    let shapes = pools.clone().flat_map(|pool| &pool.cuts.cards).flat_map(|card| card.shape.profiles());
-    let plain = pools.flat_map(|pool| &pool.summary().kinds).filter_map(|kind| kind.profile.as_ref());
+    let shapes = pools
+        .clone()
+        .flat_map(|pool| &pool.cuts.cards)
+        .flat_map(|card| card.shape.profiles());
+    let plain = pools
+        .flat_map(|pool| &pool.summary().kinds)
+        .filter_map(|kind| kind.profile.as_ref());
     let known: BTreeSet<&Name> = shapes.chain(plain).collect();
     for (profile, _) in policy.placement.demand_mix.iter().filter(|(p, _)| !known.contains(p)) {
         let there = offer(known.iter().copied());

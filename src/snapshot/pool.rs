@@ -212,7 +212,9 @@ fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
         for i in &all {
             let known = twins.entry(*i).or_default();
             let apart = |other: u32| counted_together(&devices[*i as usize].device, &devices[other as usize].device);
-            let new = all.iter().filter(|other| *other != i && !known.contains(other) && !apart(**other));
+            let new = all
+                .iter()
+                .filter(|other| *other != i && !known.contains(other) && !apart(**other));
             let new: Vec<u32> = new.copied().collect();
             known.extend(new);
         }
