@@ -17,9 +17,10 @@ mod wiring;
 
 pub use boards::{Boards, Draw};
 pub use cuts::{Card, Cuts};
+pub use fits::Fit;
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
-pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
+pub use pool::{CardKind, Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
 pub use shard::{Mark, ShardMap};
 pub use usage::DeviceUse;

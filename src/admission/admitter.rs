@@ -103,7 +103,7 @@ impl Admitter {
             Decision::LeaveAlone {
                 reason: Skip::AlreadyTreated,
                 ..
-            } => templates_named(&snapshot, request.object),
+            } => templates_named(&snapshot, &self.policy.load(), request.object),
             _ => vec![],
         };
         for template in needed {

@@ -1,10 +1,14 @@
 //! What containers ask for in extended resources, read as Kubernetes reads them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
+use super::parts::{self, Wish};
 use super::pod::{Container, Phase, Pod};
 use super::refuse::{Refused, shown};
-use crate::model::{Name, Quantity};
+use super::template::Parts;
+use crate::model::{CARD, Name, Quantity};
 use crate::policy::Policy;
 use crate::snapshot::Snapshot;
 
@@ -18,35 +22,118 @@ pub(super) struct Ask {
     pub(super) list: &'static str,
     pub(super) at: usize,
     pub(super) resource: Name,
-    /// DeviceClass its devices are claimed from. None: the cluster has none, so the request stays as it is.
+    /// The resource of the whole cards it is about: `nvidia.com/gpu` for `nvidia.com/mig-3g.40gb`.
+    pub(super) cards: Name,
+    /// DeviceClass its devices are claimed from. None: the request stays as it is, for the device plugin.
     pub(super) device_class: Option<Name>,
+    /// Why it stays.
+    pub(super) left: Option<String>,
+    /// Which parts of cards are meant. None: whole cards.
+    pub(super) parts: Option<Parts>,
     /// 1 to 32.
     pub(super) count: u32,
 }
 
-/// Every request above zero, in the order of the containers, then of the resources' names.
-pub(super) fn read(snapshot: &Snapshot, policy: &Policy, pod: Pod<'_>) -> Result<Vec<Ask>, Refused> {
+impl Ask {
+    /// Whether it may be given partitions.
+    pub(super) fn may_be_parts(&self) -> bool {
+        self.parts.iter().flat_map(|p| &p.choices).any(|c| &*c.name != CARD)
+    }
+}
+
+/// Every request above zero, in the order of the containers, then of the resources' names. `wish`: what the pod's
+/// annotations make of its cards.
+pub(super) fn read(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    pod: Pod<'_>,
+    wish: Option<&Wish>,
+) -> Result<Vec<Ask>, Refused> {
     let mut asks = vec![];
     for container in pod.containers() {
-        for (resource, class) in &policy.defaults.device_classes {
+        let amounts = ["limits", "requests"].into_iter().filter_map(|w| container.amounts(w));
+        let named: BTreeSet<&str> = amounts.flat_map(|m| m.keys()).map(String::as_str).collect();
+        for resource in named {
+            let partition = parts::named_by(resource);
+            let class = policy.defaults.device_classes.get(resource);
+            if class.is_none() && partition.is_none() {
+                continue;
+            }
             let Some(count) = amount(&container, resource)? else {
                 continue;
             };
-            let device_class = device_class(snapshot, resource, class);
-            if device_class.is_some() {
-                in_parts(&container, resource, count)?;
-            }
-            asks.push(Ask {
+            let cards = partition.as_ref().map_or(resource, |(cards, _)| cards);
+            let mut ask = Ask {
                 phase: container.phase,
                 list: container.list,
                 at: container.at,
-                resource: resource.clone(),
-                device_class,
+                resource: resource.into(),
+                cards: cards.into(),
+                device_class: None,
+                left: None,
+                parts: None,
                 count,
-            });
+            };
+            match (partition, class) {
+                (Some((_, profile)), class) => partitions(snapshot, policy, &mut ask, &profile, class)?,
+                (None, Some(class)) => {
+                    ask.device_class = device_class(snapshot, &ask.resource, class);
+                    ask.left = ask.device_class.is_none().then(|| missing(class));
+                    if let Some(wish) = wish {
+                        let parts = parts::apply(snapshot, policy, pod, wish, &ask)?;
+                        ask.parts = Some(parts);
+                    }
+                }
+                (None, None) => continue,
+            }
+            if ask.device_class.is_some() {
+                in_parts(&container, resource, count)?;
+            }
+            asks.push(ask);
         }
     }
     Ok(asks)
+}
+
+fn missing(class: &str) -> String {
+    format!("this cluster has no DeviceClass {class} to claim it from")
+}
+
+/// A request that names a profile. `named`: the class the policy has for this very resource.
+fn partitions(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    ask: &mut Ask,
+    profile: &Name,
+    named: Option<&Name>,
+) -> Result<(), Refused> {
+    let class = named.or_else(|| policy.defaults.partition_classes.get(&ask.cards));
+    let Some(class) = class.filter(|class| snapshot.classes.contains_key(*class)) else {
+        ask.left = Some(missing(class.map_or("?", |c| c)));
+        return Ok(());
+    };
+    let offer = parts::Offer::of(snapshot, &ask.cards, class);
+    if let Some(offer) = offer.as_ref().filter(|o| o.has(profile)) {
+        ask.parts = Some(offer.profile(profile, class));
+        ask.device_class = Some(class.clone());
+        return Ok(());
+    }
+    // Nodes that have not moved to a driver yet.
+    if snapshot
+        .nodes()
+        .any(|(_, n)| n.node.extended_resources.contains(&ask.resource))
+    {
+        ask.left = Some("no driver publishes such a device, and nodes have it from the plugin".to_owned());
+        return Ok(());
+    }
+    Err(parts::not_offered(
+        snapshot,
+        policy,
+        &ask.resource,
+        profile,
+        &ask.cards,
+        offer,
+    ))
 }
 
 /// The class the policy names, else the one that says it serves the resource (of several the newest, then by name).

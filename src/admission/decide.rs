@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::amend::{Edits, amend};
-use super::ask;
+use super::ask::{self, Ask};
 use super::plan::Plan;
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::template::{Template, devices_in};
-use super::{Skip, class, gate, plan, skip, wish};
-use crate::model::{Name, NamespacedName};
+use super::{Skip, class, gate, parts, plan, skip, wish};
+use crate::model::{Name, NamespacedName, PARTITIONS};
 use crate::policy::{NamespaceRule, PodPatch, Policy};
 use crate::snapshot::Snapshot;
 
@@ -80,7 +80,7 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> De
             ops: json_patch::diff(request.object, object),
             // It was treated in an earlier life, and its templates may be gone.
             templates: match reason {
-                Skip::AlreadyTreated => templates_named(snapshot, object),
+                Skip::AlreadyTreated => templates_named(snapshot, policy, object),
                 _ => vec![],
             },
             warnings,
@@ -96,7 +96,11 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
             warnings: vec![],
         });
     }
-    let asks = ask::read(snapshot, policy, pod)?;
+    let wish = parts::wish(pod)?;
+    let asks = ask::read(snapshot, policy, pod, wish.as_ref())?;
+    if wish.is_some() {
+        said_once(&asks)?;
+    }
     if asks.len() > MOST_ASKS {
         let why = format!("more than {MOST_ASKS} requests for devices in one pod");
         return Err(Refused::new(422, why));
@@ -111,11 +115,13 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
         };
         return Ok(Treated::Leave { reason, warnings });
     }
-    wish::unserved(pod)?;
+    wish::unreadable(pod)?;
+    parts::unlinked(policy, pod, &asks)?;
     let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
     let rule = labels.and_then(|l| policy.namespace_rule(l));
-    limit(snapshot, policy, request.namespace, rule, pod, plan.devices())?;
+    limit(snapshot, policy, request.namespace, rule, pod, &plan)?;
     let class = class::choose(snapshot, policy, rule, pod, converted)?;
+    parts::of_class(snapshot, &asks, class.as_ref(), wish.as_ref())?;
     warnings.extend(class.as_ref().and_then(|c| wish::overruled(pod, c, converted)));
     let of_class = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
     let of_namespace = rule.map(|r| &r.patch);
@@ -144,7 +150,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
         });
     }
     let made = plan.claims.into_iter().map(|c| c.template);
-    let mut templates: Vec<Template> = made.chain(templates_named(snapshot, request.object)).collect();
+    let mut templates: Vec<Template> = made.chain(templates_named(snapshot, policy, request.object)).collect();
     templates.sort();
     templates.dedup();
     Ok(Treated::Amended {
@@ -156,10 +162,27 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
 
 /// Templates of ours that the pod names already: it comes from an earlier call, or is a copy of a pod that was treated
 /// long ago, whose template may be gone.
-pub(super) fn templates_named(snapshot: &Snapshot, pod: &Value) -> Vec<Template> {
-    let claims = Pod(pod).spec_list("resourceClaims").iter().take(MOST_ASKS);
+pub(super) fn templates_named(snapshot: &Snapshot, policy: &Policy, pod: &Value) -> Vec<Template> {
+    let pod = Pod(pod);
+    let claims = pod.spec_list("resourceClaims").iter().take(MOST_ASKS);
     let names = claims.filter_map(|c| c["resourceClaimTemplateName"].as_str());
-    names.filter_map(|name| Template::named(snapshot, name)).collect()
+    let template =
+        |name| Template::named(snapshot, name).or_else(|| parts::template_named(snapshot, policy, pod, name));
+    names.filter_map(template).collect()
+}
+
+/// An annotation that says which part of a card is meant speaks of every card of the pod.
+fn said_once(asks: &[Ask]) -> Result<(), Refused> {
+    match asks.iter().find(|a| parts::named_by(&a.resource).is_some()) {
+        Some(ask) => Err(Refused::new(
+            422,
+            format!(
+                "the pod asks for {} and has an annotation that says which part of a card is meant: write one of them",
+                ask.resource
+            ),
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Counts what the pod holds while it runs: new claims, and claims it has already (ours from an earlier call, or its
@@ -170,7 +193,7 @@ fn limit(
     namespace: &str,
     rule: Option<&NamespaceRule>,
     pod: Pod<'_>,
-    new: u32,
+    plan: &Plan,
 ) -> Result<(), Refused> {
     let Some(most) = rule.and_then(|r| r.max_gpus_per_pod) else {
         return Ok(());
@@ -181,6 +204,9 @@ fn limit(
     let gpu_class = |class: &Name| pairs().any(|(_, c)| c == class) || stand_ins.contains(class);
     let known = |claim: &Value| -> Option<u32> {
         if let Some(name) = claim["resourceClaimTemplateName"].as_str() {
+            if name.starts_with(PARTITIONS) {
+                return None;
+            }
             let template = snapshot.templates.get(&NamespacedName::new(namespace, name));
             return template
                 .map(|t| devices_in(&t.spec, gpu_class))
@@ -190,12 +216,21 @@ fn limit(
         let claim = snapshot.claim(&NamespacedName::new(namespace, name))?;
         Some(devices_in(&claim.spec, gpu_class))
     };
-    let existing = pod.spec_list("resourceClaims").iter().filter_map(known);
-    let asked = existing.fold(new, u32::saturating_add);
+    let existing = pod.spec_list("resourceClaims").iter();
+    // How many cards partitions are of is seen when they are placed: one at least, beside those that are given whole.
+    let of_parts = |c: &Value| {
+        c["resourceClaimTemplateName"]
+            .as_str()
+            .is_some_and(|n| n.starts_with(PARTITIONS))
+    };
+    let parts = plan.has_parts() || existing.clone().any(of_parts);
+    let new = plan.cards().saturating_add(u32::from(parts));
+    let asked = existing.filter_map(known).fold(new, u32::saturating_add);
     if asked <= most {
         return Ok(());
     }
-    let message = format!("the pod asks for {asked} GPUs; the policy of this namespace allows {most} a pod");
+    let gpus = if parts { "GPUs at least" } else { "GPUs" };
+    let message = format!("the pod asks for {asked} {gpus}; the policy of this namespace allows {most} a pod");
     Err(Refused::new(403, message))
 }
 
@@ -205,7 +240,7 @@ fn default_runtime_class(policy: &Policy, pod: Pod<'_>, plan: &Plan) -> Result<O
     let mut wanted = plan
         .served
         .iter()
-        .filter_map(|(_, ask)| Some((&ask.resource, of(&ask.resource)?)));
+        .filter_map(|(_, ask)| Some((&ask.resource, of(&ask.cards)?)));
     let Some((resource, class)) = wanted.next() else {
         return Ok(None);
     };

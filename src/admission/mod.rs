@@ -1,6 +1,7 @@
 //! A pod at its creation: portable manifest in, exact claims out, everything else left alone.
 //!
-//! `decide` is a pure function of (snapshot, policy, pod): `pod` reads the JSON, `ask` finds the device requests,
+//! `decide` is a pure function of (snapshot, policy, pod): `pod` reads the JSON, `ask` finds the device requests (`parts` those for
+//! partitions),
 //! `plan` turns them into claims and `template` into ResourceClaimTemplates, `class` finds the wattage class, `amend`
 //! edits a copy of the pod. The patch is the difference between the two. `Admitter` is the I/O around it: it makes the
 //! templates before the answer goes out, `sweep` removes them when they are of no more use. Decoding AdmissionReviews is the business of `wire`.
@@ -11,6 +12,7 @@ mod ask;
 mod class;
 mod decide;
 mod gate;
+mod parts;
 mod plan;
 mod pod;
 mod refuse;
@@ -24,6 +26,6 @@ pub use decide::{Decision, Request, decide};
 pub use refuse::Refused;
 pub use skip::Skip;
 pub use sweep::{Swept, sweep, unused};
-pub use template::Template;
+pub use template::{Choice, Parts, Template};
 
 pub use crate::model::{ADMITTED, CLASS, WEBHOOK};

@@ -5,7 +5,7 @@
 //! two and not a device more. Nobody gets fewer, or other, devices than asked, and whoever runs side by side shares
 //! nothing.
 //!
-//! The devices of one DeviceClass are thought of as a row. Ordinary containers stand at its front in their order,
+//! The devices of one DeviceClass (and one profile) are thought of as a row. Ordinary containers stand at its front in their order,
 //! sidecars at its end, the first to start last. An init container takes the first group of whole ordinary containers
 //! that has its number, else the front: what reaches no sidecar before it is free then. The row is cut wherever
 //! somebody begins or ends, and each piece is a claim; a container names the claims of its pieces. A container of four
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ask::Ask;
 use super::pod::{Phase, Pod};
-use super::template::Template;
+use super::template::{Parts, Template};
 use crate::model::Name;
 
 /// A claim the pod gets.
@@ -35,40 +35,47 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Devices in all claims.
-    pub(super) fn devices(&self) -> u32 {
-        self.claims.iter().fold(0, |n, c| n.saturating_add(c.template.count))
+    /// Whole cards in all claims.
+    pub(super) fn cards(&self) -> u32 {
+        let whole = self.claims.iter().filter(|c| !c.template.is_of_parts());
+        whole.fold(0, |n, c| n.saturating_add(c.template.count))
+    }
+
+    /// Whether some claim may be of partitions, which are of one card at least.
+    pub(super) fn has_parts(&self) -> bool {
+        self.claims.iter().any(|c| c.template.is_of_parts())
     }
 }
 
 /// Asks without a DeviceClass are not planned.
 pub(super) fn plan(pod: Pod<'_>, asks: &[Ask]) -> Plan {
-    let mut rows: BTreeMap<&Name, Vec<usize>> = BTreeMap::new();
+    let mut rows: BTreeMap<Kind<'_>, Vec<usize>> = BTreeMap::new();
     for (i, ask) in asks.iter().enumerate() {
         if let Some(class) = &ask.device_class {
-            rows.entry(class).or_default().push(i);
+            rows.entry((class, ask.parts.as_ref())).or_default().push(i);
         }
     }
-    let mut pieces_of: Vec<Vec<(&Name, Span)>> = vec![vec![]; asks.len()];
-    for (class, members) in rows {
+    let mut pieces_of: Vec<Vec<(Kind<'_>, Span)>> = vec![vec![]; asks.len()];
+    for (kind, members) in rows {
         let row: Vec<&Ask> = members.iter().map(|i| &asks[*i]).collect();
         for (i, pieces) in members.into_iter().zip(pieces(&spans(&row))) {
-            pieces_of[i] = pieces.into_iter().map(|p| (class, p)).collect();
+            pieces_of[i] = pieces.into_iter().map(|p| (kind, p)).collect();
         }
     }
     // Numbered in the order in which the manifest first uses them.
     let mut plan = Plan::default();
-    let mut known: BTreeMap<(&Name, Span), usize> = BTreeMap::new();
+    let mut known: BTreeMap<(Kind<'_>, Span), usize> = BTreeMap::new();
     let mut names = fresh_names(pod);
     for (ask, pieces) in asks.iter().zip(pieces_of).filter(|(_, p)| !p.is_empty()) {
         let mut claims = vec![];
-        for (class, piece) in pieces {
-            let at = *known.entry((class, piece)).or_insert_with(|| {
+        for (kind, piece) in pieces {
+            let at = *known.entry((kind, piece)).or_insert_with(|| {
                 plan.claims.push(Claim {
                     name: names.next().unwrap_or_default(),
                     template: Template {
-                        device_class: class.clone(),
+                        device_class: kind.0.clone(),
                         count: piece.1 - piece.0,
+                        parts: kind.1.cloned(),
                     },
                 });
                 plan.claims.len() - 1
@@ -79,6 +86,9 @@ pub(super) fn plan(pod: Pod<'_>, asks: &[Ask]) -> Plan {
     }
     plan
 }
+
+/// DeviceClass, and which parts of cards: devices of one row are alike.
+type Kind<'a> = (&'a Name, Option<&'a Parts>);
 
 /// A part of the row: from, and up to but without.
 type Span = (u32, u32);
@@ -176,7 +186,10 @@ mod tests {
                 list: if *phase == 'm' { "containers" } else { "initContainers" },
                 at,
                 resource: "nvidia.com/gpu".into(),
+                cards: "nvidia.com/gpu".into(),
                 device_class: Some("gpu.nvidia.com".into()),
+                left: None,
+                parts: None,
                 count: *count,
             })
             .collect();

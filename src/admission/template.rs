@@ -7,26 +7,73 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::ask::MOST_DEVICES;
-use crate::model::{ClaimSpec, ClaimTemplate, Count, DeviceRequest, Name, NamespacedName, Request, RequestKind};
+use crate::model::{
+    CARD, CARDS, ClaimSpec, ClaimTemplate, Count, DeviceRequest, Name, NamespacedName, PARTITIONS, Request,
+    RequestKind, SubRequest,
+};
 use crate::snapshot::Snapshot;
 
 const REQUEST: &str = "gpu";
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "wattlane");
 
-/// One request for `count` whole devices of a DeviceClass.
+/// One request for `count` devices: whole ones of a DeviceClass, or parts of cards.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Template {
     pub device_class: Name,
     pub count: u32,
+    /// None: whole cards of the DeviceClass.
+    pub parts: Option<Parts>,
+}
+
+/// Parts of cards by profile or by memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Parts {
+    /// What was asked for (`3g.40gb`, `20Gi`), for the template's name.
+    pub label: Name,
+    /// In order of preference, 1 to 8; the one called `card` is a whole card.
+    pub choices: Vec<Choice>,
+}
+
+/// One way to serve a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Choice {
+    /// A DNS label.
+    pub name: Name,
+    pub device_class: Name,
+    /// CEL.
+    pub selector: Name,
 }
 
 impl Template {
-    /// `wl-gpu-nvidia-com-x2-<hash>`: readable, and unique by the hash of the spec.
+    pub(super) fn of_parts(parts: Parts, count: u32) -> Option<Self> {
+        Some(Self {
+            device_class: parts.choices.first()?.device_class.clone(),
+            count,
+            parts: Some(parts),
+        })
+    }
+
+    /// Whether it may give a partition.
+    pub(super) fn is_of_parts(&self) -> bool {
+        let choices = self.parts.iter().flat_map(|p| &p.choices);
+        choices.into_iter().any(|c| &*c.name != CARD)
+    }
+
+    /// `wl-gpu-nvidia-com-x2-<hash>`, `wlp-3g-40gb-x1-<hash>`: readable, and unique by the hash of the spec. The beginning
+    /// says to placement whether partitions are meant.
     pub fn name(&self) -> Name {
-        let class = self.device_class.replace('.', "-");
-        let class: String = class.chars().take(40).collect();
+        let label = self.parts.as_ref().map_or(&self.device_class, |p| &p.label);
+        let legal = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        };
+        let label: String = label.chars().map(legal).take(40).collect();
+        let prefix = if self.is_of_parts() { PARTITIONS } else { CARDS };
         let hash = Sha256::digest(self.spec().to_string().as_bytes());
-        let mut name = format!("wl-{}-x{}-", class.trim_end_matches('-'), self.count);
+        let mut name = format!("{prefix}{}-x{}-", label.trim_matches('-'), self.count);
         for byte in hash.iter().take(5) {
             let _infallible = write!(name, "{byte:02x}");
         }
@@ -36,7 +83,13 @@ impl Template {
     /// The number of devices in a template of ours, by its name alone: a template made a moment ago may not have
     /// come through the watch yet.
     pub(super) fn count_in(name: &str) -> Option<u32> {
-        let (rest, hash) = name.strip_prefix("wl-")?.rsplit_once('-')?;
+        name.starts_with(CARDS).then(|| Self::counted(name))?
+    }
+
+    /// The same of cards and partitions.
+    pub(super) fn counted(name: &str) -> Option<u32> {
+        let rest = name.strip_prefix(CARDS).or_else(|| name.strip_prefix(PARTITIONS))?;
+        let (rest, hash) = rest.rsplit_once('-')?;
         let (_, count) = rest.rsplit_once("-x")?;
         (hash.len() == 10 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
             .then(|| count.parse().ok())
@@ -50,6 +103,7 @@ impl Template {
         let templates = classes.map(|class| Self {
             device_class: class.clone(),
             count,
+            parts: None,
         });
         templates.into_iter().find(|t| *t.name() == *name)
     }
@@ -59,17 +113,33 @@ impl Template {
         let [request] = object.spec.requests.as_slice() else {
             return None;
         };
-        let RequestKind::Exactly(DeviceRequest {
-            class,
-            count: Count::Exactly(count),
-            ..
-        }) = &request.kind
-        else {
-            return None;
+        let count = Self::counted(&object.key.name)?;
+        let choice = |name: &Name, wanted: &DeviceRequest| Choice {
+            name: name.clone(),
+            device_class: wanted.class.clone(),
+            selector: wanted.selectors.first().cloned().unwrap_or_default(),
         };
-        let template = Self {
-            device_class: class.clone(),
-            count: *count,
+        let choices: Vec<Choice> = match &request.kind {
+            RequestKind::Exactly(wanted) if wanted.selectors.is_empty() => vec![],
+            RequestKind::Exactly(wanted) => vec![choice(&request.name, wanted)],
+            RequestKind::FirstAvailable(list) => list.iter().map(|s| choice(&s.name, &s.request)).collect(),
+        };
+        // What the label was is lost in the name, but for what the name shows of it.
+        let label = object.key.name.trim_start_matches(CARDS).trim_start_matches(PARTITIONS);
+        let label = label.rsplit_once("-x").map_or(label, |(label, _)| label);
+        let template = match (&request.kind, choices.is_empty()) {
+            (RequestKind::Exactly(wanted), true) => Self {
+                device_class: wanted.class.clone(),
+                count,
+                parts: None,
+            },
+            _ => Self::of_parts(
+                Parts {
+                    label: label.into(),
+                    choices,
+                },
+                count,
+            )?,
         };
         template.is(object).then_some(template)
     }
@@ -85,10 +155,29 @@ impl Template {
     }
 
     fn spec(&self) -> Value {
-        json!({"devices": {"requests": [{
-            "name": REQUEST,
-            "exactly": {"deviceClassName": &*self.device_class, "allocationMode": "ExactCount", "count": self.count},
-        }]}})
+        let of = |class: &str| json!({"deviceClassName": class, "allocationMode": "ExactCount", "count": self.count});
+        let choice = |c: &Choice| {
+            let mut request = of(&c.device_class);
+            request["selectors"] = json!([{"cel": {"expression": &*c.selector}}]);
+            request
+        };
+        let request = match self.choices() {
+            [] => json!({"name": REQUEST, "exactly": of(&self.device_class)}),
+            [one] => json!({"name": &*one.name, "exactly": choice(one)}),
+            several => {
+                let named = |c: &Choice| {
+                    let mut request = choice(c);
+                    request["name"] = json!(&*c.name);
+                    request
+                };
+                json!({"name": REQUEST, "firstAvailable": several.iter().map(named).collect::<Vec<_>>()})
+            }
+        };
+        json!({"devices": {"requests": [request]}})
+    }
+
+    fn choices(&self) -> &[Choice] {
+        self.parts.as_ref().map_or(&[], |p| &p.choices)
     }
 
     /// The whole object (resource.k8s.io/v1).
@@ -107,18 +196,31 @@ impl Template {
 
     /// What the cache holds once the watch has shown it.
     pub fn claim_spec(&self) -> ClaimSpec {
+        let of = |class: &Name, selector: Option<&Name>| DeviceRequest {
+            class: class.clone(),
+            selectors: selector.into_iter().cloned().collect(),
+            count: Count::Exactly(self.count),
+            admin_access: false,
+            tolerations: vec![],
+            capacity: vec![],
+        };
+        let choice = |c: &Choice| of(&c.device_class, Some(&c.selector));
+        let (name, kind) = match self.choices() {
+            [] => (REQUEST.into(), RequestKind::Exactly(of(&self.device_class, None))),
+            [one] => (one.name.clone(), RequestKind::Exactly(choice(one))),
+            several => {
+                let sub = |c: &Choice| SubRequest {
+                    name: c.name.clone(),
+                    request: choice(c),
+                };
+                (
+                    REQUEST.into(),
+                    RequestKind::FirstAvailable(several.iter().map(sub).collect()),
+                )
+            }
+        };
         ClaimSpec {
-            requests: vec![Request {
-                name: REQUEST.into(),
-                kind: RequestKind::Exactly(DeviceRequest {
-                    class: self.device_class.clone(),
-                    selectors: vec![],
-                    count: Count::Exactly(self.count),
-                    admin_access: false,
-                    tolerations: vec![],
-                    capacity: vec![],
-                }),
-            }],
+            requests: vec![Request { name, kind }],
             ..ClaimSpec::default()
         }
     }
@@ -146,6 +248,7 @@ mod tests {
         Template {
             device_class: class.into(),
             count,
+            parts: None,
         }
     }
 

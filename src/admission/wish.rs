@@ -2,10 +2,11 @@
 //! be granted halfway are warned about, those that only mean something when kept are refused.
 
 use super::ask::Ask;
+use super::parts::{MEMORY, PARTITION};
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
 use super::{ADMITTED, CLASS, WEBHOOK};
-use crate::model::{Name, alike};
+use crate::model::{CARDS, Name, PARTITIONS, alike};
 use crate::policy::{HAMI_AMOUNTS, Policy};
 
 /// The API server cuts warnings behind this many characters.
@@ -25,7 +26,7 @@ const UNREAD: [&str; 6] = [
 const PREFIX: &str = "wattlane.dev/";
 
 /// The annotations of wattlane's own that a pod may carry.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
     ADMITTED,
     CLASS,
     WEBHOOK,
@@ -33,6 +34,7 @@ const OURS: [&str; 9] = [
     "wattlane.dev/group-size",
     "wattlane.dev/memory",
     "wattlane.dev/mix-classes",
+    "wattlane.dev/partition",
     "wattlane.dev/share",
     "wattlane.dev/topology",
 ];
@@ -43,16 +45,13 @@ const WORDS: [(&str, &[&str]); 2] = [
     ("wattlane.dev/mix-classes", &["true", "false"]),
 ];
 
-/// Wishes that cannot be read, and hard ones that placement does not keep yet.
-pub(super) fn unserved(pod: Pod<'_>) -> Result<(), Refused> {
+/// Wishes that cannot be read.
+pub(super) fn unreadable(pod: Pod<'_>) -> Result<(), Refused> {
     let refused = |what: String| Err(Refused::new(422, what));
     for (key, words) in WORDS {
         if let Some(value) = pod.annotation(key).filter(|v| !words.contains(v)) {
             return refused(format!("{key} is {}; it may be {}", shown(value), words.join(", ")));
         }
-    }
-    if pod.annotation("wattlane.dev/memory").is_some() {
-        return refused("wattlane.dev/memory is not supported in this version; remove it".to_owned());
     }
     Ok(())
 }
@@ -95,17 +94,16 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
     // Those it brings, and those that are made for it.
     let claims = !pod.spec_list("resourceClaims").is_empty() || asks.iter().any(|a| a.device_class.is_some());
     for ask in asks.iter().filter(|a| a.device_class.is_none()) {
-        let named = policy.defaults.device_classes.get(&ask.resource);
+        let why = ask.left.as_deref().unwrap_or("it is not claimed");
         say(format!(
-            "wattlane: {} is left to the device plugin: this cluster has no DeviceClass {} to claim it from",
-            ask.resource,
-            named.map_or("?", |n| n)
+            "wattlane: {} is left to the device plugin: {why}",
+            ask.resource
         ));
         if claims {
             say(beside_a_claim(&ask.resource));
         }
     }
-    for ask in asks {
+    for ask in asks.iter().filter(|a| a.parts.is_none()) {
         let named = policy.defaults.device_classes.get(&ask.resource);
         if let (Some(named), Some(class)) = (named, &ask.device_class)
             && named != class
@@ -116,7 +114,25 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
             ));
         }
     }
+    for (key, of_parts) in [(PARTITION, "partition"), (MEMORY, "size")] {
+        let templates = pod.spec_list("resourceClaims").iter();
+        let mut named = templates.filter_map(|c| c["resourceClaimTemplateName"].as_str());
+        let treated = named.any(|n| n.starts_with(CARDS) || n.starts_with(PARTITIONS));
+        if pod.annotation(key).is_some() && asks.iter().all(|a| a.parts.is_none()) && !treated {
+            say(format!(
+                "wattlane: {key} is the {of_parts} of what is asked for as cards (nvidia.com/gpu: 1), and the pod asks for none"
+            ));
+        }
+    }
+    for ask in asks.iter().filter(|a| a.count > 1 && a.may_be_parts()) {
+        say(format!(
+            "wattlane: partitions have no peer-to-peer: {} of {} reach each other through the host",
+            ask.count, ask.resource
+        ));
+    }
     for container in pod.containers() {
+        let mine = |a: &&Ask| (a.list, a.at) == (container.list, container.at);
+        let of_parts = asks.iter().filter(mine).any(Ask::may_be_parts);
         let whole_cards = asks.iter().any(|a| {
             (a.list, a.at) == (container.list, container.at)
                 && a.device_class.is_some()
@@ -126,16 +142,12 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
         for key in amounts.flat_map(|m| m.keys()) {
             if HAMI_AMOUNTS.contains(&key.as_str()) {
                 say(match whole_cards {
+                    true if of_parts => {
+                        format!("wattlane: {key} is dropped: the container gets a partition of its own")
+                    }
                     true => format!("wattlane: {key} is dropped: the container gets whole cards"),
                     false => format!("wattlane: {key} is left as it is: the container has no NVIDIA card from a claim"),
                 });
-            } else if key.starts_with("nvidia.com/mig-") {
-                say(format!(
-                    "wattlane: {key} is left as it is: partitions are not claimed in this version"
-                ));
-                if claims {
-                    say(beside_a_claim(key));
-                }
             }
         }
     }

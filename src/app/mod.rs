@@ -28,6 +28,7 @@ use crate::publish::{self, Fits, IndexHandle, Poke, Reader};
 use crate::selector::Selectors;
 use crate::server::Turns;
 use crate::server::handlers::Handlers;
+use crate::snapshot::NodeEntry;
 
 pub use logging::{LogArgs, LogFormat};
 pub use net::{App, Kept, Net, TlsFiles, serve};
@@ -90,7 +91,18 @@ impl Core {
 
         let (stats, seen) = (running.stats, reader.clone());
         metrics.leadership(true, 0, 0, 0, 0);
+        // Counted anew only where something has changed since the last look.
+        let counted = std::sync::atomic::AtomicU64::new(u64::MAX);
         metrics.on_render(move |metrics| {
+            let snapshot = seen.load();
+            if counted.swap(snapshot.version, std::sync::atomic::Ordering::Relaxed) != snapshot.version {
+                let of = |node: &NodeEntry| {
+                    let name = node.node.name.clone();
+                    let fits = snapshot.fits(node).into_iter();
+                    fits.map(move |(profile, count)| (name.clone(), profile, count))
+                };
+                metrics.partitions(snapshot.nodes().flat_map(|(_, node)| of(node)).collect());
+            }
             metrics
                 .snapshot_version
                 .set(i64::try_from(seen.load().version).unwrap_or(i64::MAX));

@@ -1,4 +1,8 @@
-//! `wattlane explain`: what each node says to one pod, and what it would get there. Writes nothing to a cluster.
+//! `wattlane explain`: what each node says to one pod, and what it would get there; or (`summary`) what still fits of each
+//! profile, or (`fit`) what holds a model of a size. Writes nothing to a cluster.
+
+mod fit;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -23,8 +27,17 @@ use crate::topology::annotation::{self, ANNOTATION};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The pod, as NAMESPACE/NAME.
-    #[arg(long, value_name = "NS/NAME")]
-    pod: String,
+    #[arg(long, value_name = "NS/NAME", required_unless_present_any = ["summary", "fit"], conflicts_with_all = ["summary", "fit"])]
+    pod: Option<String>,
+    /// What still fits of each partition profile on each node.
+    #[arg(long, conflicts_with = "fit")]
+    summary: bool,
+    /// Which partitions and cards hold a model whose weights are this large (like 14Gi).
+    #[arg(long, value_name = "SIZE")]
+    fit: Option<fit::Size>,
+    /// What a model needs beside its weights (KV cache, activations): a part of them (20%) or a size (4Gi).
+    #[arg(long, requires = "fit", default_value = "20%")]
+    margin: fit::Margin,
     #[command(flatten)]
     cluster: ClusterArg,
     /// Placement policy (YAML).
@@ -35,15 +48,24 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (namespace, name) = args.pod.split_once('/').context("--pod takes NAMESPACE/NAME")?;
-    let key = NamespacedName::new(namespace, name);
     let policy = load_policy(args.policy.as_deref());
+    let Some(pod) = &args.pod else {
+        let (core, _) = args.cluster.core(policy).await?;
+        core.index.flush().await?;
+        let snapshot = core.reader.load();
+        return match args.fit {
+            Some(size) => fit::Report::of(&snapshot, size, args.margin).print(args.output),
+            None => summary::Report::of(&snapshot).print(args.output),
+        };
+    };
+    let (namespace, name) = pod.split_once('/').context("--pod takes NAMESPACE/NAME")?;
+    let key = NamespacedName::new(namespace, name);
     let (core, embedded) = args.cluster.core(policy).await?;
     if let Some(embedded) = &embedded
         && let Some(message) = create(&core, embedded, &key).await?
     {
         return Report {
-            pod: args.pod.clone(),
+            pod: pod.clone(),
             error: Some(message),
             nodes: vec![],
         }
@@ -51,12 +73,12 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let raw = embedded.and_then(|e| e.pod_json(namespace, name));
     core.index.flush().await?;
-    let pod = core
+    let found = core
         .cluster
         .pod(&key)
         .await?
         .with_context(|| format!("there is no pod {key}"))?;
-    report(&core, &args.pod, &pod, raw.as_ref()).print(args.output)
+    report(&core, pod, &found, raw.as_ref()).print(args.output)
 }
 
 /// Creates the pod, where it is one that waits to be created. Some: admission's refusal.

@@ -106,9 +106,9 @@ fn scaled(amounts: &[i128], units: &[i128]) -> Option<Amounts> {
 /// What the device is among its card's: its profile, else `whole` where it takes all there is, else what it takes.
 fn called(device: &Device, amounts: &Amounts, full: &Amounts) -> Name {
     match device.profile() {
-        Some(profile) if device.is_partition() => profile.clone(),
+        Some(profile) if device.is_partition() => profile,
         _ if amounts == full => WHOLE.into(),
-        Some(profile) => profile.clone(),
+        Some(profile) => profile,
         None => device.consumes[0]
             .counters
             .iter()

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Admitted, Bound, GivenBack, MOST_DOMAINS, Metrics, Outcome, PolicyLoad, Port, Verb};
+use super::{Admitted, Bound, GivenBack, MOST_DOMAINS, MOST_PARTITIONS, Metrics, Outcome, PolicyLoad, Port, Verb};
 use prometheus::IntCounter;
 
 use crate::audit;
 use crate::index::{HoldEnd, Kind};
-use crate::model::Reason;
+use crate::model::{Name, Reason};
 
 /// To what was counted elsewhere.
 fn catch_up(counter: &IntCounter, total: u64) {
@@ -169,6 +169,26 @@ impl Metrics {
             ] {
                 gauges.with_label_values(&[&domain]).set(value);
             }
+        }
+    }
+
+    /// What still fits, by node and profile. Series of nodes and profiles that are gone go too.
+    pub fn partitions(&self, mut fits: Vec<(Name, Name, u32)>) {
+        fits.sort();
+        self.partition_series.set(i64::try_from(fits.len()).unwrap_or(i64::MAX));
+        fits.truncate(MOST_PARTITIONS);
+        let shown = self.shown_partitions.lock();
+        let mut shown = shown.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now: BTreeSet<(Name, Name)> = fits.iter().map(|f| (f.0.clone(), f.1.clone())).collect();
+        for (node, profile) in shown.difference(&now) {
+            // It is there, or it is gone already.
+            let _ = self.partitions_fit.remove_label_values(&[&**node, &**profile]);
+        }
+        *shown = now;
+        for (node, profile, count) in fits {
+            self.partitions_fit
+                .with_label_values(&[&*node, &*profile])
+                .set(count.into());
         }
     }
 

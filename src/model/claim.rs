@@ -102,6 +102,12 @@ pub struct Consumer {
     pub uid: Name,
 }
 
+/// Names of templates that admission makes begin so: for whole cards, and for partitions of cards.
+pub const CARDS: &str = "wl-";
+pub const PARTITIONS: &str = "wlp-";
+/// The alternative that is a whole card, in a template that asks for a partition first.
+pub const CARD: &str = "card";
+
 /// What keeps an allocated claim from vanishing (k8s.io/api/resource/v1 `Finalizer`).
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 

@@ -206,16 +206,43 @@ impl Device {
         })
     }
 
-    /// A part of a card, as the NVIDIA and AMD drivers say it in `type`.
+    /// A part of a card, as the NVIDIA and AMD drivers say it in `type`, and the example driver by a number.
     pub fn is_partition(&self) -> bool {
-        self.text("type")
-            .is_some_and(|t| &**t == "mig" || t.ends_with("-partition"))
+        let typed = self.text("type");
+        let numbered =
+            |(q, v): &(QualifiedName, AttributeValue)| &*q.name == "partition" && matches!(v, AttributeValue::Int(_));
+        typed.is_some_and(|t| &**t == "mig" || t.ends_with("-partition")) || self.attributes.iter().any(numbered)
     }
 
-    /// What a partition is called: `3g.40gb` of NVIDIA's `profile`, `cpx_nps4` of AMD's `partitionProfile`. AMD's whole
-    /// cards have one, too (`spx_nps1`).
-    pub fn profile(&self) -> Option<&Name> {
-        self.text("profile").or_else(|| self.text("partitionProfile"))
+    /// What a partition is called: `3g.40gb` of NVIDIA's `profile`, `cpx_nps4` of AMD's `partitionProfile`, or of its two
+    /// halves where the driver makes partitions itself. AMD's whole cards have one, too (`spx_nps1`).
+    pub fn profile(&self) -> Option<Name> {
+        let halves = || {
+            let (compute, memory) = (self.text("computePartition")?, self.text("memoryPartition")?);
+            Some(format!("{compute}_{memory}").into())
+        };
+        let said = self.text("profile").or_else(|| self.text("partitionProfile"));
+        said.cloned().or_else(halves)
+    }
+
+    /// Given in shares. A card that its driver cuts into equal partitions counts those (`partitions`): one of them is
+    /// nobody else's.
+    pub fn is_shared(&self) -> bool {
+        self.allow_multiple && !self.capacity.iter().any(|(q, _)| &*q.name == "partitions")
+    }
+
+    /// Usable memory in bytes, as published under this name in any domain. None: not published, or zero, which drivers
+    /// write for unknown.
+    pub fn memory(&self) -> Option<Quantity> {
+        self.amount("memory").filter(|q| *q > Quantity::ZERO)
+    }
+
+    /// A capacity of this name in any domain.
+    pub fn amount(&self, name: &str) -> Option<Quantity> {
+        self.capacity
+            .iter()
+            .find(|(q, _)| &*q.name == name)
+            .map(|(_, c)| c.value)
     }
 
     pub fn capacity(&self, domain: &str, name: &str) -> Option<&Capacity> {

@@ -20,8 +20,8 @@ mod refusal;
 pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, DeviceResult};
 pub use bits::Bits;
 pub use claim::{
-    Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
-    DeviceRequest, FINALIZER, Request, RequestKind, SelectorText, SubRequest, not_older,
+    CARD, CARDS, Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count,
+    DeviceClass, DeviceRequest, FINALIZER, PARTITIONS, Request, RequestKind, SelectorText, SubRequest, not_older,
 };
 pub use conditions::{DeviceCondition, Readiness};
 pub use device::{

@@ -12,8 +12,8 @@ use super::wish::Wishes;
 use super::words::Texts;
 use super::{Context, Topology};
 use crate::model::{
-    Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource,
-    Readiness, Reason, Refusal, Request, RequestKind,
+    Allocation, CARD, CARDS, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, PARTITIONS, Pod, PodClaim,
+    PodClaimSource, Readiness, Reason, Refusal, Request, RequestKind,
 };
 use crate::snapshot::{NodeEntry, Snapshot};
 
@@ -76,8 +76,18 @@ pub(super) struct Alternative {
     pub(super) class: Arc<DeviceClass>,
     /// Those of the class, then those of the request.
     pub(super) selectors: Vec<SelectorUse>,
-    /// A plain request for cards: partitions and shares are not meant, though the class may include them.
-    pub(super) whole: bool,
+    pub(super) meant: Meant,
+}
+
+/// What a request is for, where admission wrote it and the class or the selectors may include more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meant {
+    /// Whatever the claim of a user's own selects.
+    Anything,
+    /// Cards: neither partitions nor shares.
+    Cards,
+    /// Partitions that nobody shares.
+    Partitions,
 }
 
 impl Alternative {
@@ -127,7 +137,7 @@ impl Demand {
                 }
                 None => {
                     let mut new = NewClaim::of(ctx, claim)?;
-                    new.whole(asks_for_whole_cards(entry));
+                    new.mean(entry);
                     ClaimDemand::New(new)
                 }
             });
@@ -232,11 +242,6 @@ impl Demand {
     }
 }
 
-/// `nvidia.com/gpu: N` in the pod as it was written: admission made the template, whose names are its own.
-fn asks_for_whole_cards(entry: &PodClaim) -> bool {
-    matches!(&entry.source, PodClaimSource::Template(name) if name.starts_with("wl-"))
-}
-
 /// The claim an entry of the pod stands for. None: the controller decided that none is needed.
 fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<&'a Arc<Claim>>, Refusal> {
     if entry.generated == Some(None) && matches!(entry.source, PodClaimSource::Template(_)) {
@@ -297,9 +302,21 @@ fn unclaimed(ctx: Context<'_>, pod: &Pod) -> Vec<(Name, Option<Refusal>)> {
 }
 
 impl NewClaim {
-    fn whole(&mut self, whole: bool) {
+    /// `nvidia.com/gpu: N` in the pod as it was written, or partitions: admission made the template, whose names are its
+    /// own, as is that of the alternative that is a card.
+    fn mean(&mut self, entry: &PodClaim) {
+        let PodClaimSource::Template(name) = &entry.source else {
+            return;
+        };
         let alternatives = self.requests.iter_mut().flat_map(|r| &mut r.alternatives);
-        alternatives.for_each(|a| a.whole = whole);
+        if name.starts_with(CARDS) {
+            alternatives.for_each(|a| a.meant = Meant::Cards);
+        } else if name.starts_with(PARTITIONS) {
+            alternatives.for_each(|a| {
+                let card = a.name.rsplit('/').next() == Some(CARD);
+                a.meant = if card { Meant::Cards } else { Meant::Partitions };
+            });
+        }
     }
 
     fn of(ctx: Context<'_>, claim: &Arc<Claim>) -> Result<Self, Refusal> {
@@ -396,7 +413,7 @@ impl Alternative {
             request: wanted.clone(),
             class: class.clone(),
             selectors,
-            whole: false,
+            meant: Meant::Anything,
         })
     }
 }

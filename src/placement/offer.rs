@@ -2,7 +2,7 @@
 //! at which step.
 
 use super::capacity::{consumption, serves};
-use super::demand::{Alternative, Demand};
+use super::demand::{Alternative, Demand, Meant};
 use super::view::{Dev, Purpose};
 use super::words::Stages;
 use crate::model::{Count, Device, Effect, Name, QualifiedName, Quantity, Taint, Toleration};
@@ -68,8 +68,10 @@ impl<'a> Offer<'a> {
             Some(takes) => admin || has_room(device, takes, state, dev.at),
             None => !shared && serves(device, &wanted.capacity),
         };
-        if self.alternative.whole && state.pool.summary().parts.contains(dev.at) {
-            return;
+        match self.alternative.meant {
+            Meant::Cards if state.pool.summary().parts.contains(dev.at) => return,
+            Meant::Partitions if device.is_shared() => return,
+            _ => {}
         }
         let all = wanted.count == Count::All;
         self.classed |= dev.class.is_some();

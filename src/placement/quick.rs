@@ -1,10 +1,11 @@
 //! The common shape (one claim, one request of so many whole devices, no constraints) from bit masks: a few words a
 //! node, nothing allocated. Steps aside for a node where a device is more than present or absent.
 
-use super::demand::{Alternative, ClaimDemand, Demand};
+use super::demand::{Alternative, ClaimDemand, Demand, Meant};
 use super::key::{Chosen, Key, Power};
 use super::offer::blocking_taint;
 use super::power;
+use super::score::Best;
 use super::search::Choice;
 use super::view::View;
 use super::words::{Shortage, Stages, unlinked};
@@ -163,7 +164,7 @@ impl<'a> Tally<'a> {
             }
             alive &= verdicts.matches.word(word);
         }
-        if self.alternative.whole {
+        if self.alternative.meant == Meant::Cards {
             alive &= !pool.summary().parts.word(word);
         }
         Some(alive)
@@ -267,9 +268,13 @@ impl<'a> Tally<'a> {
     }
 
     /// What the best choice on this node costs, and how many usable devices it leaves. None: it does not fit.
-    pub(super) fn best(&self, demand: &Demand) -> Option<(Key, u32)> {
+    pub(super) fn best(&self, demand: &Demand) -> Option<Best> {
         let (key, ..) = self.choose(demand)?;
-        Some((key, self.stages.roomy - self.asked))
+        Some(Best {
+            preference: 0,
+            key,
+            left: self.stages.roomy - self.asked,
+        })
     }
 
     /// The best choice, written out. None: it does not fit, or it is for `solve` to say which.
@@ -439,7 +444,7 @@ impl<'a> Tally<'a> {
     /// Some: without its budget the node would do.
     fn over_budget(&self, demand: &Demand) -> Option<Refusal> {
         let limit = self.limit?;
-        let (key, _) = Self { limit: None, ..*self }.best(demand)?;
+        let key = Self { limit: None, ..*self }.best(demand)?.key;
         if key.power.unknown() > 0
             && let Some(device) = self.unknown
         {

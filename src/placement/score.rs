@@ -15,6 +15,8 @@ pub const BEST: u8 = 10;
 /// How good a node is for a pod. Lower is better, key by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
+    /// Which alternatives of `firstAvailable` lists it serves: earlier ones first.
+    preference: u64,
     /// Sums of link cost on the node: faster than any link between nodes.
     links: (u32, u32),
     /// From the pod's group.
@@ -27,10 +29,30 @@ pub struct Rank {
     headroom: Reverse<u64>,
 }
 
+/// What the best choice on a node comes to.
+pub(super) struct Best {
+    pub(super) preference: u64,
+    pub(super) key: Key,
+    /// Devices that could have served it and stay free.
+    pub(super) left: u32,
+}
+
+/// The alternatives that are served, as one number: those of the first request count most, as on one node. A list has at
+/// most eight entries; requests after the twentieth do not count.
+pub(super) fn preference(offers: &[usize]) -> u64 {
+    const COUNTED: usize = 20;
+    let counted = (0..COUNTED).map(|r| offers.get(r).copied().unwrap_or(0));
+    counted.fold(0, |sum, offer| sum * 8 + u64::try_from(offer.min(7)).unwrap_or(7))
+}
+
 /// None: the node does not fit (it may have changed since filter).
 pub fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
     demand.admit(ctx, node).ok()?;
-    let (mut key, left) = match quick::tally(ctx, demand, node, true) {
+    let Best {
+        preference,
+        mut key,
+        left,
+    } = match quick::tally(ctx, demand, node, true) {
         Some(tally) => tally.best(demand)?,
         None => solve::best(ctx, demand, node).ok()?.1,
     };
@@ -39,6 +61,7 @@ pub fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank>
         (key.big, key.pairs) = (0, 0);
     }
     Some(Rank {
+        preference,
         links: (key.cost, key.across_cost),
         distance: demand.group.as_ref().map_or(0, |g| g.distance(&node.node)),
         key,

@@ -10,6 +10,7 @@ use super::limit::Held;
 use super::matching::failure;
 use super::offer::Offer;
 use super::order::{Classes, How};
+use super::score::{Best, preference};
 use super::search::{self, Choice, Outcome, Path, search};
 use super::state::Relaxed;
 use super::view::{Purpose, View};
@@ -25,16 +26,20 @@ pub(super) fn any(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result
     solve(ctx, demand, node, true).map(|_| ())
 }
 
-/// The best solution with its cost and how many devices that could have served it stay free.
-pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(Placement, (Key, u32)), Refusal> {
+/// The best solution with what it comes to.
+pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(Placement, Best), Refusal> {
     let (view, choice, cut) = solve(ctx, demand, node, false)?;
     let offers = view.requests.iter().flat_map(|r| &r.offers);
     let usable = distinct(&view, offers.flat_map(|o| &o.candidates).map(|c| c.dev));
     let taken: usize = choice.picks.iter().map(Vec::len).sum();
     let left = u32::try_from(usable.saturating_sub(taken)).unwrap_or(u32::MAX);
-    let key = choice.key;
+    let best = Best {
+        preference: preference(&choice.offers),
+        key: choice.key,
+        left,
+    };
     let placement = result::placement(ctx, demand, node, &view, &choice, cut)?;
-    Ok((placement, (key, left)))
+    Ok((placement, best))
 }
 
 /// What the in-tree allocator would take: the first find in list order. None: nothing.

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::demand::Alternative;
+use super::demand::{Alternative, Meant};
 use super::wish::Wishes;
 use crate::model::{Effect, Name, Reason, Refusal, Taint};
 use crate::snapshot::{PoolHealth, Wiring};
@@ -56,7 +56,7 @@ impl Shortage<'_> {
         let (reason, words) = if s.matched < n || (self.all && n == 0) {
             match self.unhealthy {
                 Some((driver, health)) => (unhealthy_reason(health), unhealthy(driver, health)),
-                None if s.matched == 0 && self.alternative.whole => (
+                None if s.matched == 0 && self.alternative.meant == Meant::Cards => (
                     Reason::NoMatchingDevice,
                     format!("no whole {class} device: partitions and shared devices are not given to a plain request"),
                 ),

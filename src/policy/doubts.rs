@@ -34,6 +34,7 @@ pub fn doubts(policy: &Policy, census: &Census, snapshot: Option<&Snapshot>) -> 
         runtimes(&mut doubts, policy, snapshot);
         device_classes(&mut doubts, policy, snapshot);
         for_nobody(&mut doubts, policy, snapshot);
+        demand_mix(&mut doubts, policy, snapshot);
     }
     doubts.0
 }
@@ -184,6 +185,26 @@ fn for_nobody(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     }
 }
 
+/// A weight for what nobody can ask for moves nothing.
+fn demand_mix(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
+    let pools = snapshot.pools.iter().flatten().map(|state| &state.pool);
+    let shapes = pools
+        .clone()
+        .flat_map(|pool| &pool.cuts.cards)
+        .flat_map(|card| card.shape.profiles());
+    let plain = pools
+        .flat_map(|pool| &pool.summary().kinds)
+        .filter_map(|kind| kind.profile.as_ref());
+    let known: BTreeSet<&Name> = shapes.chain(plain).collect();
+    for (profile, _) in policy.placement.demand_mix.iter().filter(|(p, _)| !known.contains(p)) {
+        let there = offer(known.iter().copied());
+        doubts.say(
+            format!("placement.demandMix[{:?}]", &**profile),
+            format!("no device of this cluster is a {profile}; {there}"),
+        );
+    }
+}
+
 /// Of the pairs that are there without a policy nothing is said: a cluster need not have cards of both vendors.
 fn device_classes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     let usual = Defaults::default().device_classes;
@@ -202,5 +223,15 @@ fn device_classes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
             format!("defaults.deviceClasses[{:?}]", &**resource),
             format!("this cluster has no DeviceClass {class}: {instead}"),
         );
+    }
+    let usual = Defaults::default().partition_classes;
+    for (resource, class) in &policy.defaults.partition_classes {
+        if usual.get(resource) != Some(class) && !snapshot.classes.contains_key(class) {
+            let there = offer(snapshot.classes.iter().map(|(name, _)| name));
+            doubts.say(
+                format!("defaults.partitionClasses[{:?}]", &**resource),
+                format!("this cluster has no DeviceClass {class}: partitions of {resource} are not claimed; {there}"),
+            );
+        }
     }
 }

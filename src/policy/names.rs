@@ -50,6 +50,14 @@ pub(super) fn label_value(text: &str) -> Result<(), &'static str> {
         .ok_or("use at most 63 of letters, digits, -, _ and ., beginning and ending with a letter or digit")
 }
 
+/// What drivers call partitions: `3g.40gb`, `1g.10gb+me.all`, `cpx_nps4`.
+pub(super) fn profile(text: &str) -> Result<(), &'static str> {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'+' | b'-' | b'_' | b'=' | b',');
+    ((1..=63).contains(&text.len()) && text.bytes().all(legal))
+        .then_some(())
+        .ok_or("use a profile as the driver spells it, like 3g.40gb, 1g.10gb+me or cpx_nps4, or whole")
+}
+
 /// Resources of HAMi beside the card count: they say how much of a card, not how many.
 pub const HAMI_AMOUNTS: [&str; 4] = [
     "nvidia.com/gpumem",

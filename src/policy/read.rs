@@ -20,6 +20,8 @@ use crate::selector::Selectors;
 const API_VERSION: &str = "wattlane.dev/v1alpha1";
 const KIND: &str = "PlacementPolicy";
 const MOST_DOMAIN_WATTS: u64 = 1_000_000_000;
+/// A weight of `demandMix`: sums of them over all partitions of a card stay far below what a key holds.
+const MOST_WEIGHT: u32 = 1000;
 /// Labels by which nodes are near or far.
 const MOST_LEVELS: usize = 8;
 
@@ -132,13 +134,29 @@ impl Reader<'_> {
         let nearness = raw.field("nearness");
         let at = nearness.path.clone();
         let nearness = self.texts(nearness, names::qualified);
+        let demand_mix = self.demand_mix(raw.field("demandMix"));
         raw.close(&mut self.errors);
         Placement {
             nodes,
             mix_classes,
             topology,
             nearness: nearness.map(|labels| self.nearness(&at, labels)),
+            demand_mix: demand_mix.into(),
         }
+    }
+
+    fn demand_mix(&mut self, field: Field) -> Vec<(Name, u32)> {
+        let mut mix = vec![];
+        for (profile, field) in field.entries(&mut self.errors) {
+            let at = field.path.clone();
+            self.check(at.as_str(), &profile, names::profile);
+            match field.needed(&mut self.errors).count(&mut self.errors) {
+                Some(weight) if weight > MOST_WEIGHT => self.error(at, format!("must be at most {MOST_WEIGHT}")),
+                Some(weight) => mix.push((profile.into(), weight)),
+                None => {}
+            }
+        }
+        mix
     }
 
     fn nearness(&mut self, at: &str, labels: Vec<String>) -> Vec<Name> {
@@ -236,7 +254,7 @@ impl Reader<'_> {
         Some(name)
     }
 
-    /// `deviceClasses` adds to the built-in pairs, or replaces one of them.
+    /// `deviceClasses` and `partitionClasses` add to the built-in pairs, or replaces one of them.
     fn defaults(&mut self, field: Field) -> Defaults {
         let mut defaults = Defaults::default();
         let Some(mut raw) = field.mapping(&mut self.errors) else {
@@ -253,6 +271,14 @@ impl Reader<'_> {
                 defaults.device_classes.insert(resource.into(), class);
             }
         }
+        for (resource, field) in raw.field("partitionClasses").entries(&mut self.errors) {
+            if !defaults.device_classes.contains_key(&*resource) {
+                self.not_claimed(&field, &defaults);
+            }
+            if let Some(class) = self.name(field, names::dns_subdomain) {
+                defaults.partition_classes.insert(resource.into(), class);
+            }
+        }
         // One name is NVIDIA's: where theirs is the only runtime there is, nobody needs to say so.
         let nvidia =
             |(resource, class): &(&Name, &Name)| resource.starts_with("nvidia.com/") || class.ends_with(".nvidia.com");
@@ -265,11 +291,7 @@ impl Reader<'_> {
         defaults.one_runtime = defaults.runtime_classes.keys().cloned().collect();
         for (resource, field) in by_resource {
             if !defaults.device_classes.contains_key(&*resource) {
-                let known: Vec<&str> = defaults.device_classes.keys().map(|r| &**r).collect();
-                self.error(
-                    field.path.as_str(),
-                    format!("is none of deviceClasses, which are {}", known.join(", ")),
-                );
+                self.not_claimed(&field, &defaults);
             }
             if let Some(name) = self.name(field, names::dns_subdomain) {
                 defaults.one_runtime.remove(&*resource);
@@ -278,6 +300,12 @@ impl Reader<'_> {
         }
         raw.close(&mut self.errors);
         defaults
+    }
+
+    fn not_claimed(&mut self, field: &Field, defaults: &Defaults) {
+        let known: Vec<&str> = defaults.device_classes.keys().map(|r| &**r).collect();
+        let message = format!("is none of deviceClasses, which are {}", known.join(", "));
+        self.error(field.path.as_str(), message);
     }
 }
 

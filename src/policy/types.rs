@@ -54,6 +54,9 @@ pub struct Placement {
     pub topology: Topology,
     /// Node labels that say how near two nodes are, narrowest first. None: the usual ones.
     pub nearness: Option<Vec<Name>>,
+    /// How much each partition profile is asked for (`whole`: uncut cards), as weights. Shared: rules are made for every
+    /// request.
+    pub demand_mix: Arc<[(Name, u32)]>,
 }
 
 /// Power domains: one for each value of a node label.
@@ -99,16 +102,20 @@ pub struct Defaults {
     pub one_runtime: BTreeSet<Name>,
     /// Extended resource -> DeviceClass of the claims that replace it.
     pub device_classes: BTreeMap<Name, Name>,
+    /// Extended resource of cards -> DeviceClass of their partitions.
+    pub partition_classes: BTreeMap<Name, Name>,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
         let pairs = [("nvidia.com/gpu", "gpu.nvidia.com"), ("amd.com/gpu", "gpu.amd.com")];
+        let partitions = [("nvidia.com/gpu", "mig.nvidia.com"), ("amd.com/gpu", "gpu.amd.com")];
         Self {
             scheduler_name: "wattlane".into(),
             runtime_classes: BTreeMap::new(),
             one_runtime: BTreeSet::new(),
             device_classes: pairs.into_iter().map(|(r, c)| (r.into(), c.into())).collect(),
+            partition_classes: partitions.into_iter().map(|(r, c)| (r.into(), c.into())).collect(),
         }
     }
 }
@@ -134,7 +141,7 @@ impl Policy {
             mix_classes: self.placement.mix_classes,
             spread: self.placement.nodes == NodeOrder::Spread,
             topology: self.placement.topology,
-            demand: Arc::default(),
+            demand: self.placement.demand_mix.clone(),
             allowed: self.allowed.get_or_init(|| self.namespace_limits()).clone(),
             nearness: self
                 .placement
@@ -151,6 +158,11 @@ impl Policy {
             most_cards: rule.max_gpus_per_pod,
         });
         rules.collect()
+    }
+
+    /// Whether the cards of pods that do not say so themselves must be linked.
+    pub fn requires_links(&self) -> bool {
+        self.placement.topology == Topology::Required
     }
 
     /// Whether pods are sent to this scheduler: by the defaults, or by the patch of a class or of a namespace.

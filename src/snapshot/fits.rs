@@ -2,50 +2,102 @@
 
 use std::collections::BTreeMap;
 
-use super::{NodeEntry, PoolHealth, PoolState, Snapshot, Visible};
-use crate::model::{Effect, Name};
+use super::{NodeEntry, PoolHealth, PoolState, Snapshot};
+use crate::model::{Device, Effect, Name, QualifiedName, Quantity};
 
 impl Snapshot {
     /// By profile, how many partitions of it alone still fit on the node, beside what is given; `whole` where cards that
     /// can be cut, or that are partitions already, are still uncut. Cards that are only ever whole are not in it.
     pub fn fits(&self, node: &NodeEntry) -> BTreeMap<Name, u32> {
-        let mut fits = BTreeMap::new();
+        let mut fits = BTreeMap::<Name, u32>::new();
         for (state, visible) in self.pools_of(node) {
             if *visible.health(&state.pool) == PoolHealth::Complete {
-                add(state, visible, &mut fits);
+                for fit in state.fits(false, |i| visible.sees(i)) {
+                    let sum = fits.entry(fit.profile).or_default();
+                    *sum = sum.saturating_add(fit.count);
+                }
             }
         }
         fits
     }
 }
 
-fn add(state: &PoolState, visible: &Visible, fits: &mut BTreeMap<Name, u32>) {
-    let pool = &*state.pool;
-    let open = |i: usize| {
-        let blocks = |e| matches!(e, Effect::NoSchedule | Effect::NoExecute);
-        let device = &pool.devices[i].device;
-        visible.sees(i) && !state.taken.contains(i) && !device.taints.iter().any(|t| blocks(t.effect))
-    };
-    for (at, card) in pool.cuts.cards.iter().enumerate() {
-        // No more of a profile than devices of it are there to be given.
-        let mut devices = vec![0_u32; card.shape.profiles().len()];
-        for i in (0..pool.devices.len()).filter(|i| open(*i)) {
-            if let Some((_, cut)) = pool.cuts.of(i).filter(|(of, _)| *of == at) {
-                devices[card.shape.profile(cut)] += 1;
+/// So many of a profile, on one card or as partitions that are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// Position in the pool of a device that is one.
+    pub device: usize,
+    pub profile: Name,
+    pub count: u32,
+}
+
+impl PoolState {
+    /// What of each profile fits on each card beside what is given; `empty`: if nothing were given. `sees`: which of the
+    /// devices count.
+    pub fn fits(&self, empty: bool, sees: impl Fn(usize) -> bool) -> Vec<Fit> {
+        let pool = &*self.pool;
+        let left = |i: usize| {
+            let device = &*pool.devices[i].device;
+            let blocks = |e| matches!(e, Effect::NoSchedule | Effect::NoExecute);
+            let open = (empty || !self.taken.contains(i)) && !device.taints.iter().any(|t| blocks(t.effect));
+            if open { self.shares_left(device, i, empty) } else { 0 }
+        };
+        let mut fits = vec![];
+        let cards = &pool.cuts.cards;
+        // By card and profile, what each device of it has to give: no more than is there.
+        type OfProfile = Option<(usize, Vec<u32>)>;
+        let mut devices: Vec<Vec<OfProfile>> = cards.iter().map(|c| vec![None; c.shape.profiles().len()]).collect();
+        for (i, d) in pool.devices.iter().enumerate().filter(|(i, _)| sees(*i)) {
+            if let Some((card, cut)) = pool.cuts.of(i) {
+                let profile = cards[card].shape.profile(cut);
+                // One that is being given in parts has drawn its counters already.
+                let begun = !empty && u32::try_from(i).is_ok_and(|i| self.shared.contains_key(&i));
+                if begun {
+                    let profile = cards[card].shape.profiles()[profile].clone();
+                    let (device, count) = (i, left(i));
+                    fits.push(Fit { device, profile, count });
+                } else {
+                    devices[card][profile].get_or_insert((i, vec![])).1.push(left(i));
+                }
+                continue;
+            }
+            let plain = d.device.is_partition() && d.device.consumes.is_empty() && !d.device.is_shared();
+            if let Some(profile) = d.device.profile().filter(|_| plain) {
+                let (device, count) = (i, left(i));
+                fits.push(Fit { device, profile, count });
             }
         }
-        let most = card.shape.fits_in(&card.left(state));
-        for ((name, most), devices) in card.shape.profiles().iter().zip(most).zip(devices) {
-            *fits.entry(name.clone()).or_default() += u32::from(most).min(devices);
+        for (card, devices) in cards.iter().zip(devices) {
+            let most = match empty {
+                true => card.shape.fits(card.shape.empty()).to_vec(),
+                false => card.shape.fits_in(&card.left(self)),
+            };
+            for ((profile, most), devices) in card.shape.profiles().iter().zip(most).zip(devices) {
+                let Some((device, mut devices)) = devices else { continue };
+                devices.sort_unstable_by(|a, b| b.cmp(a));
+                let (profile, count) = (profile.clone(), devices.iter().take(usize::from(most)).sum());
+                fits.push(Fit { device, profile, count });
+            }
         }
+        fits
     }
-    for (i, d) in pool.devices.iter().enumerate() {
-        let profile = d
-            .device
-            .profile()
-            .filter(|_| d.device.is_partition() && d.device.consumes.is_empty());
-        if let Some(profile) = profile.filter(|_| visible.sees(i)) {
-            *fits.entry(profile.clone()).or_default() += u32::from(open(i));
+
+    /// How often the device can still be given: once, or, where its driver counts equal partitions in it, as often as each
+    /// of its capacities has what one allocation takes.
+    fn shares_left(&self, device: &Device, at: usize, empty: bool) -> u32 {
+        if !device.allow_multiple {
+            return 1;
         }
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        let shared = self.shared.get(&at).filter(|_| !empty);
+        let given: &[(QualifiedName, Quantity)] = shared.map_or(&[], |v| v);
+        let times = device.capacity.iter().filter_map(|(name, capacity)| {
+            let default = capacity.policy.as_ref().and_then(|p| p.default);
+            let takes = default.unwrap_or(capacity.value).nanos();
+            let given: i128 = given.iter().filter(|(q, _)| q == name).map(|(_, v)| v.nanos()).sum();
+            let left = (capacity.value.nanos() - given).max(0);
+            (takes > 0).then(|| u32::try_from(left / takes).unwrap_or(u32::MAX))
+        });
+        times.min().unwrap_or(1)
     }
 }

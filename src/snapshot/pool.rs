@@ -117,6 +117,18 @@ pub struct Summary {
     /// listed whole beside its partitions without counters that would say so: whoever holds a part holds the whole, and
     /// the reverse, but no part holds another.
     pub twins: BTreeMap<u32, Vec<u32>>,
+    /// What can be asked for by its kind: partitions and whole cards, without what is given in shares.
+    pub kinds: Vec<CardKind>,
+}
+
+/// Devices of a pool that somebody who asks by profile or by memory cannot tell apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CardKind {
+    pub partition: bool,
+    pub profile: Option<Name>,
+    pub class: Option<Name>,
+    /// Usable bytes. None: not published.
+    pub memory: Option<Quantity>,
 }
 
 impl Summary {
@@ -129,6 +141,7 @@ impl Summary {
             waiting: empty.clone(),
             parts: empty.clone(),
             twins: twins(devices),
+            kinds: vec![],
         };
         for (i, PoolDevice { device, classified, .. }) in devices.iter().enumerate() {
             let blocks = |e| matches!(e, Effect::NoSchedule | Effect::NoExecute);
@@ -143,8 +156,19 @@ impl Summary {
             if twin || waits || device.allow_multiple || !device.consumes.is_empty() {
                 summary.special.insert(i);
             }
-            if device.allow_multiple || device.is_partition() {
+            if device.is_shared() || device.is_partition() {
                 summary.parts.insert(i);
+            }
+            if !device.is_shared() {
+                let kind = CardKind {
+                    partition: device.is_partition(),
+                    profile: device.profile(),
+                    class: classified.class.clone(),
+                    memory: device.memory(),
+                };
+                if !summary.kinds.contains(&kind) {
+                    summary.kinds.push(kind);
+                }
             }
             let alike = |g: &&mut Group| g.class == classified.class && g.watts == classified.watts;
             if let Some(group) = summary.groups.iter_mut().find(alike) {
@@ -187,12 +211,22 @@ fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
     for all in groups.filter(|all| all.len() > 1) {
         for i in &all {
             let known = twins.entry(*i).or_default();
-            let new = all.iter().filter(|other| *other != i && !known.contains(other));
+            let apart = |other: u32| counted_together(&devices[*i as usize].device, &devices[other as usize].device);
+            let new = all
+                .iter()
+                .filter(|other| *other != i && !known.contains(other) && !apart(**other));
             let new: Vec<u32> = new.copied().collect();
             known.extend(new);
         }
     }
+    twins.retain(|_, others| !others.is_empty());
     twins
+}
+
+/// Partitions of one card under its `uuid`, as the example driver lists them, whose counters say what excludes what.
+fn counted_together(a: &Device, b: &Device) -> bool {
+    let of = |d: &Device, set: &Name| d.consumes.iter().any(|c| c.counter_set == *set);
+    a.name != b.name && (a.is_partition() || b.is_partition()) && a.consumes.iter().any(|c| of(b, &c.counter_set))
 }
 
 /// A pool and what allocations, reservations and holds took of it.

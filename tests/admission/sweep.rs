@@ -36,6 +36,7 @@ fn template(count: u32, age: i64) -> Value {
     let template = Template {
         device_class: "gpu.nvidia.com".into(),
         count,
+        parts: None,
     };
     let mut object = template.object("ml");
     let used = jiff::Timestamp::from_second(NOW - age).expect("a time");

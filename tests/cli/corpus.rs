@@ -47,7 +47,11 @@ fn every_pod_of_the_corpus_is_placed_or_refused_with_words() {
         let row = rows.get(name).unwrap_or_else(|| panic!("{name} is missing"));
         let error = row["error"].as_str();
         match (refusal(pod), row["node"].as_str(), error) {
-            (Some(words), None, Some(error)) => assert_eq!(error, words, "{name}"),
+            // How much still fits has changed with those placed before.
+            (Some(words), None, Some(error)) => {
+                let fixed = |text: &str| text.split(" offers ").next().map(str::to_owned);
+                assert_eq!(fixed(error), fixed(&words), "{name}");
+            }
             (None, Some(_), None) => placed += 1,
             // Named in the pod and not in the world: what the claim controller would wait for.
             (None, None, Some(error)) if error.contains("which does not exist") => {
@@ -56,7 +60,7 @@ fn every_pod_of_the_corpus_is_placed_or_refused_with_words() {
             (None, None, Some(error)) => {
                 assert!(error.starts_with("no node "), "{name}: {error}");
                 let reasons = row["refused"].as_object().expect("reasons");
-                assert_eq!(reasons.len(), 5, "{name}: {reasons:?}");
+                assert_eq!(reasons.len(), 6, "{name}: {reasons:?}");
                 assert!(
                     reasons.values().all(|r| r.as_str().is_some_and(|r| r.len() > 10)),
                     "{name}: {reasons:?}"

@@ -167,7 +167,7 @@ async fn what_is_none_of_our_business_never_reaches_the_webhook() {
             "init-only",
             "own-claim-template",
             "hami-memory-alone",
-            "mig-left",
+            "mig-alone",
             "copied-from-a-treated-pod",
             "opted-out-by-annotation",
             "volcano-job",

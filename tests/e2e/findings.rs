@@ -21,7 +21,7 @@ use crate::wait::{SOON, until};
 const PLAIN: &str = "plain";
 
 /// The kinds and objects that the command finds, as wattlane's own ServiceAccount, and its exit code.
-fn audit(cluster: &Cluster) -> Result<(Option<i32>, BTreeSet<String>)> {
+pub(crate) fn audit(cluster: &Cluster) -> Result<(Option<i32>, BTreeSet<String>)> {
     let output = Command::new(env!("CARGO_BIN_EXE_wattlane"))
         .args(["audit", "--cluster", "kube", "--output", "json"])
         .env("KUBECONFIG", cluster.kubeconfig())

@@ -19,6 +19,7 @@ fn old(count: u32) -> Value {
     let template = Template {
         device_class: DRIVER.into(),
         count,
+        parts: None,
     };
     let mut object = template.object(NAMESPACE);
     object["metadata"]["annotations"] = json!({"wattlane.dev/last-used": "2026-01-01T00:00:00Z"});

@@ -108,6 +108,21 @@ fn without_a_cluster_nothing_is_counted() {
     assert!(report.classes.iter().all(|c| c.devices.is_none()));
 }
 
+#[test]
+fn what_nobody_can_ask_for_is_doubted() {
+    let body = "placement: {demandMix: {3g.40gb: 2}}\ndefaults: {partitionClasses: {nvidia.com/gpu: parts}}\n";
+    let said = warnings(body, Some(&cluster(&["NVIDIA L4"])));
+    assert!(
+        said[0].starts_with("defaults.partitionClasses[\"nvidia.com/gpu\"]: this cluster has no DeviceClass parts"),
+        "{said:?}"
+    );
+    assert_eq!(
+        said[1],
+        "placement.demandMix[\"3g.40gb\"]: no device of this cluster is a 3g.40gb; there is none"
+    );
+    assert_eq!(said.len(), 2, "{said:?}");
+}
+
 fn warnings(body: &str, cluster: Option<&Snapshot>) -> Vec<String> {
     let report = check(&format!("{HEAD}{body}"), cluster);
     assert!(report.valid, "{:?}", report.errors);

@@ -34,12 +34,13 @@ classes:
     tolerations: [{key: example.com/gpu, operator: Exists, effect: NoExecute, tolerationSeconds: 30}]
     sharedMemory: 8Gi
 - {name: rest, match: "true"}
-placement: {nodes: spread, mixClasses: allow, topology: none}
+placement: {nodes: spread, mixClasses: allow, topology: none, demandMix: {3g.40gb: 2, 1g.10gb+me: 0, whole: 1000}}
 namespaces:
 - {match: {team: research}, allowedClasses: [rest], maxGpusPerPod: 4}
 - {match: {team: batch}, patch: {schedulerName: gpus-batch, labels: {tier: low}, sharedMemory: 1Gi}}
 - {match: {}, defaultClass: rest}
-defaults: {schedulerName: gpus, runtimeClassName: nvidia, deviceClasses: {intel.com/gpu: gpu.intel.com}}
+defaults: {schedulerName: gpus, runtimeClassName: nvidia, deviceClasses: {intel.com/gpu: gpu.intel.com},
+  partitionClasses: {intel.com/gpu: parts.intel.com}}
 "#,
     )
     .expect("valid");
@@ -47,6 +48,13 @@ defaults: {schedulerName: gpus, runtimeClassName: nvidia, deviceClasses: {intel.
     assert_eq!((policy.rules().mix_classes, policy.rules().spread), (true, true));
     assert_eq!(policy.placement.nodes, NodeOrder::Spread);
     assert_eq!(policy.defaults.device_classes.len(), 3);
+    let parts = &policy.defaults.partition_classes;
+    assert_eq!(
+        (parts.len(), &*parts["nvidia.com/gpu"], &*parts["intel.com/gpu"]),
+        (3, "mig.nvidia.com", "parts.intel.com")
+    );
+    let mix = [("1g.10gb+me", 0), ("3g.40gb", 2), ("whole", 1000)].map(|(p, n)| (p.into(), n));
+    assert_eq!(*policy.rules().demand, mix, "as placement reads it");
     assert_eq!(policy.namespaces[1].patch.shared_memory.as_deref(), Some("1Gi"));
     for (scheduler, ours) in [
         ("gpus", true),
@@ -88,6 +96,30 @@ fn what_is_wrong_is_said_with_its_place() {
     for (body, want) in [
         ("clases: []", "clases: unknown field; did you mean classes?"),
         ("classes: {}", "classes: must be a list"),
+        (
+            "placement: {demandMix: [1g.10gb]}",
+            "placement.demandMix: must be a mapping",
+        ),
+        (
+            "placement: {demandMix: {1g.10gb: often}}",
+            "placement.demandMix[\"1g.10gb\"]: must be a whole number, 0 or more",
+        ),
+        (
+            "placement: {demandMix: {1g.10gb: 1001}}",
+            "placement.demandMix[\"1g.10gb\"]: must be at most 1000",
+        ),
+        (
+            "placement: {demandMix: {a b: 1}}",
+            "placement.demandMix[\"a b\"]: \"a b\" is not valid",
+        ),
+        (
+            "placement: {demandMix: {1g.10gb: }}",
+            "placement.demandMix[\"1g.10gb\"]: is needed",
+        ),
+        (
+            "defaults: {partitionClasses: {x.com/gpu: y}}",
+            "defaults.partitionClasses[\"x.com/gpu\"]: is none of deviceClasses, which are amd.com/gpu, nvidia.com/gpu",
+        ),
         ("classes: [{name: a}]", "classes[0].match: is needed"),
         (
             "classes: [{name: a, match: \"true\", wats: 1}]",

@@ -181,6 +181,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("wattlane_leader_label_failures_total", &[]),
     ("wattlane_lease_renew_failures_total", &[]),
     ("wattlane_node_verdicts_total", &["reason"]),
+    ("wattlane_partition_series", &[]),
     ("wattlane_pokes_total", &[]),
     ("wattlane_policy_hash", &[]),
     ("wattlane_policy_load_failed", &[]),

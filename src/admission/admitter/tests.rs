@@ -83,6 +83,7 @@ fn template() -> Template {
     Template {
         device_class: "gpu.nvidia.com".into(),
         count: 2,
+        parts: None,
     }
 }
 

@@ -1,0 +1,134 @@
+//! What still fits, and what holds a model of a size: one card that can be cut, one in partitions, one that is whole.
+
+use serde_json::{Value, json};
+
+use super::{answer, wattlane, write};
+
+/// Two slices of eight memory slices cut into halves or used whole; a static half; an H100 whose driver cuts nothing.
+const CLUSTER: &str = "
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: counters}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: cut
+  pool: {name: cut, generation: 1, resourceSliceCount: 2}
+  sharedCounters: [{name: gpu-0, counters: {memory-slice-0: {value: '1'}, memory-slice-1: {value: '1'}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: devices}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: cut
+  pool: {name: cut, generation: 1, resourceSliceCount: 2}
+  devices:
+  - name: gpu-0
+    attributes: {type: {string: gpu}, productName: {string: NVIDIA X}}
+    capacity: {memory: {value: 40Gi}}
+    consumesCounters: [{counterSet: gpu-0, counters: {memory-slice-0: {value: '1'}, memory-slice-1: {value: '1'}}}]
+  - name: mig-0
+    attributes: {type: {string: mig}, profile: {string: 1g.20gb}, productName: {string: NVIDIA X}}
+    capacity: {memory: {value: 20Gi}}
+    consumesCounters: [{counterSet: gpu-0, counters: {memory-slice-0: {value: '1'}, memory-slice-1: {value: '0'}}}]
+  - name: mig-1
+    attributes: {type: {string: mig}, profile: {string: 1g.20gb}, productName: {string: NVIDIA X}}
+    capacity: {memory: {value: 20Gi}}
+    consumesCounters: [{counterSet: gpu-0, counters: {memory-slice-0: {value: '0'}, memory-slice-1: {value: '1'}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: plain}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: plain
+  pool: {name: plain, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+    attributes: {type: {string: gpu}, productName: {string: NVIDIA H100 80GB HBM3}}
+    capacity: {memory: {value: 81559Mi}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: held, namespace: team}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: mig.nvidia.com}}]}}
+status: {allocation: {devices: {results: [{request: r, driver: gpu.nvidia.com, pool: cut, device: mig-1}]}}}
+";
+
+fn explain(args: &[&str]) -> (i32, Value) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), "cluster.yaml", CLUSTER);
+    let fixed = ["explain", "--cluster", &file, "--output", "json"];
+    answer(&fixed.iter().chain(args).copied().collect::<Vec<_>>())
+}
+
+#[test]
+fn the_summary_says_what_still_fits() {
+    let (code, report) = explain(&["--summary"]);
+    let cut = json!({"1g.20gb": 1, "whole": 0});
+    assert_eq!(
+        (code, report),
+        (
+            0,
+            json!({"nodes": [{"node": "cut", "profiles": cut}], "total": cut, "withoutPartitions": 1})
+        )
+    );
+}
+
+#[test]
+fn a_model_of_a_size() {
+    let (code, report) = explain(&["--fit", "14Gi"]);
+    let row = |product: &str, profile: &str, if_cut: bool| -> Value {
+        let rows = report["fits"].as_array().expect("rows");
+        let is_it = |r: &&Value| r["product"] == product && r["profile"] == profile && r["ifCut"] == if_cut;
+        rows.iter().find(is_it).cloned().unwrap_or_default()
+    };
+    assert_eq!(code, 0);
+    assert_eq!(
+        (&report["weightsGiB"], &report["marginGiB"], &report["neededGiB"]),
+        (&json!(14.0), &json!(2.8), &json!(16.8))
+    );
+    let half = row("NVIDIA X", "1g.20gb", false);
+    assert_eq!(
+        (&half["now"], &half["empty"], &half["perCard"]),
+        (&json!(1), &json!(2), &json!(2))
+    );
+    assert_eq!(
+        (&half["bandwidthShare"], &half["bandwidthSum"]),
+        (&json!(0.5), &json!("2 x 1/2 = 2/2"))
+    );
+    assert_eq!(row("NVIDIA X", "whole", false)["now"], 0, "its card is begun");
+    let cut = row("NVIDIA H100 80GB HBM3", "2g.20gb", true);
+    assert_eq!(
+        (&cut["now"], &cut["bandwidthSum"]),
+        (&json!(3), &json!("3 x 2/8 = 6/8"))
+    );
+    assert_eq!(row("NVIDIA H100 80GB HBM3", "1g.10gb", true), Value::Null, "too small");
+    assert_eq!(row("NVIDIA H100 80GB HBM3", "whole", false)["now"], 1);
+
+    // 20 GiB are enough without a margin, and not with one of a byte more.
+    let (_, report) = explain(&["--fit", "20Gi", "--margin", "0"]);
+    let has_half = |report: &Value| {
+        let rows = report["fits"].as_array().expect("rows");
+        rows.iter()
+            .any(|r| r["product"] == "NVIDIA X" && r["profile"] == "1g.20gb")
+    };
+    assert!(has_half(&report));
+    let (_, report) = explain(&["--fit", "20Gi", "--margin", "1"]);
+    assert!(!has_half(&report));
+    let (code, report) = explain(&["--fit", "200Gi"]);
+    assert_eq!((code, &report["fits"]), (1, &json!([])));
+}
+
+#[test]
+fn one_question_at_a_time() {
+    for args in [
+        &["explain"][..],
+        &["explain", "--summary", "--fit", "1Gi"],
+        &["explain", "--pod", "a/b", "--summary"],
+        &["explain", "--fit", "much"],
+        &["explain", "--fit", "1Gi", "--margin", "-1%"],
+    ] {
+        assert_eq!(wattlane(args).status.code(), Some(2), "{args:?}");
+    }
+}
