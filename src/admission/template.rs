@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::ask::MOST_DEVICES;
+use crate::convert::MANAGED_BY;
 use crate::model::{ClaimSpec, ClaimTemplate, Count, DeviceRequest, Name, NamespacedName, Request, RequestKind};
 use crate::snapshot::Snapshot;
 
 const REQUEST: &str = "gpu";
-const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "wattlane");
 
 /// One request for `count` whole devices of a DeviceClass.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

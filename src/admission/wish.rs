@@ -4,7 +4,7 @@
 use super::ask::Ask;
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
-use super::{ADMITTED, CLASS, WEBHOOK};
+use super::{ADMITTED, CLASS, WEBHOOK, share};
 use crate::model::{Name, alike};
 use crate::policy::{HAMI_AMOUNTS, Policy};
 
@@ -13,13 +13,12 @@ const WARNING: usize = 256;
 const MOST_WARNINGS: usize = 8;
 
 /// Annotations that HAMi or later versions read, and this one does not.
-const UNREAD: [&str; 6] = [
+const UNREAD: [&str; 5] = [
     "hami.io/gpu-scheduler-policy",
     "hami.io/node-scheduler-policy",
     "nvidia.com/numa-bind",
     "nvidia.com/vgpu-mode",
     "wattlane.dev/group-size",
-    "wattlane.dev/share",
 ];
 
 const PREFIX: &str = "wattlane.dev/";
@@ -51,7 +50,8 @@ pub(super) fn unserved(pod: Pod<'_>) -> Result<(), Refused> {
             return refused(format!("{key} is {}; it may be {}", shown(value), words.join(", ")));
         }
     }
-    if pod.annotation("wattlane.dev/memory").is_some() {
+    // Of a slot it is the slot's, if anything.
+    if pod.annotation("wattlane.dev/memory").is_some() && share::wish(pod).is_none() {
         return refused("wattlane.dev/memory is not supported in this version; remove it".to_owned());
     }
     Ok(())

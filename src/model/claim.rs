@@ -116,6 +116,10 @@ pub struct Claim {
     pub protected: bool,
     /// UID of the pod that owns it, where it was made from a template.
     pub owner_pod: Option<Name>,
+    /// Has our label; said of claims with the name of a shared one only.
+    pub managed: bool,
+    /// As that of a template, and of the same claims only.
+    pub last_used: i64,
     pub spec: Arc<ClaimSpec>,
     pub allocation: Option<Arc<Allocation>>,
     /// `allocation.allocationTimestamp`, in seconds since the epoch.

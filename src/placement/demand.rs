@@ -8,12 +8,13 @@ use super::allowed::Allowed;
 use super::group::{GROUP, Group};
 use super::limit::Limit;
 use super::matching::SelectorUse;
+use super::share::{Shared, shared};
 use super::wish::Wishes;
 use super::words::Texts;
 use super::{Context, Topology};
 use crate::model::{
     Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource,
-    Readiness, Reason, Refusal, Request, RequestKind,
+    Readiness, Reason, Refusal, Request, RequestKind, Share,
 };
 use crate::snapshot::{NodeEntry, Snapshot};
 
@@ -43,6 +44,8 @@ pub struct Demand {
     /// How many cards the pod may hold. None: any number.
     pub(super) limit: Option<Limit>,
     pub(super) group: Option<Group>,
+    /// Those of the claims that pods share.
+    shared: Vec<Shared>,
     pub(super) texts: Texts,
     spent: AtomicU32,
     cut: AtomicU32,
@@ -111,6 +114,7 @@ impl Demand {
         let limit = Limit::of(ctx, &pod.key.namespace)?;
         let mut claims: Vec<ClaimDemand> = vec![];
         let mut seen: Vec<NamespacedName> = vec![];
+        let mut shares: Vec<Shared> = vec![];
         for entry in &pod.claims {
             let Some(claim) = claim_of(ctx, pod, entry)? else {
                 continue;
@@ -119,7 +123,11 @@ impl Demand {
                 continue;
             }
             seen.push(claim.key.clone());
-            claims.push(match &claim.allocation {
+            if let Some((share, slots)) = shared(ctx, claim, pod)? {
+                wishes.shares(slots)?;
+                shares.push(share);
+            }
+            claims.push(match &given(ctx, claim, pod) {
                 Some(allocation) => {
                     has_room_for(claim, pod)?;
                     can_become_ready(claim, pod)?;
@@ -143,10 +151,16 @@ impl Demand {
             wishes,
             limit,
             group,
+            shared: shares,
             texts: Texts::default(),
             spent: AtomicU32::new(0),
             cut: AtomicU32::new(0),
         })
+    }
+
+    /// How many pods may have the claim at a time. None: it is not one that is shared so.
+    pub(super) fn slots(&self, claim: &Claim) -> Option<usize> {
+        self.shared.iter().find(|s| s.claim == claim.key).map(|s| s.most)
     }
 
     /// Nothing to allocate and nothing to check: every node will do.
@@ -232,9 +246,22 @@ impl Demand {
     }
 }
 
-/// `nvidia.com/gpu: N` in the pod as it was written: admission made the template, whose names are its own.
+/// `nvidia.com/gpu: N` in the pod as it was written: admission made the template or claim, whose names are its own.
 fn asks_for_whole_cards(entry: &PodClaim) -> bool {
-    matches!(&entry.source, PodClaimSource::Template(name) if name.starts_with("wl-"))
+    match &entry.source {
+        PodClaimSource::Template(name) => name.starts_with("wl-") && !name.starts_with("wl-slot-"),
+        PodClaimSource::Claim(name) => Share::of_name(name).is_some(),
+    }
+}
+
+/// What the claim has, or is about to be given for another pod that shares it: its devices are not chosen twice.
+fn given(ctx: Context<'_>, claim: &Claim, pod: &Pod) -> Option<Arc<Allocation>> {
+    let coming = || {
+        let sharers = ctx.snapshot.sharers.get(&claim.key)?;
+        let (_, coming) = sharers.coming.as_ref().filter(|(of, _)| *of != pod.uid)?;
+        Some(coming.clone())
+    };
+    claim.allocation.clone().or_else(coming)
 }
 
 /// The claim an entry of the pod stands for. None: the controller decided that none is needed.

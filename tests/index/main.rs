@@ -30,6 +30,7 @@ fn reservation(claim: &str, uid: &str, results: Vec<DeviceResult>) -> Reservatio
             uid: uid.into(),
             results,
         }],
+        slots: vec![],
     }
 }
 

@@ -164,6 +164,7 @@ fn new_pod(name: &str, claims: &[Name]) -> Pod {
     Pod {
         key: NamespacedName::new("ns", name),
         uid: format!("uid-of-{name}").into(),
+        created: 0,
         labels: Arc::default(),
         annotations: Arc::default(),
         scheduler_name: "wattlane".into(),
@@ -235,6 +236,7 @@ fn first_free(snapshot: &Snapshot, pod: &Pod, node: &Name) -> Result<Vec<ClaimPl
             }
         };
         placed.push(ClaimPlacement {
+            slots: None,
             claim: claim.clone(),
             existing: claim.allocation.is_some(),
             allocation,

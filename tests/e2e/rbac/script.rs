@@ -103,7 +103,7 @@ impl World {
         let first = self.pod(&format!("{name}-first")).await?.1.consumer();
         let second = self.pod(&format!("{name}-second")).await?.1.consumer();
         let written = self.wattlane.allocate(&claim, &allocation(), &first).await?;
-        self.wattlane.reserve(&written, &second).await?;
+        self.wattlane.reserve(&written, &second, None).await?;
         self.wattlane.unreserve(&key, &claim.uid, &second, false).await?;
         self.wattlane.unreserve(&key, &claim.uid, &first, true).await?;
         let freed = self.wattlane.claim(&key).await?.context("no claim")?;
