@@ -4,6 +4,7 @@
 mod labels;
 mod readiness;
 mod record;
+mod sharing;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -75,6 +76,7 @@ pub struct Metrics {
     power_domains: IntGauge,
     /// Those that have series.
     shown_domains: Mutex<BTreeSet<String>>,
+    sharing: sharing::Sharing,
     samplers: Mutex<Vec<Sampler>>,
 }
 
@@ -322,6 +324,7 @@ impl Metrics {
                 "Power domains with a budget; the first 256 by name have series of their own.",
             )?,
             shown_domains: Mutex::default(),
+            sharing: sharing::Sharing::new(r)?,
             samplers: Mutex::default(),
             registry,
         };
@@ -434,6 +437,7 @@ mod tests {
         metrics.preset_skips(["some"]);
         metrics.preset_swept(["some"]);
         metrics.power(std::iter::once(("rack=r1".to_owned(), 2, 1, true)));
+        metrics.sharing(std::iter::once(("node".to_owned(), "pool".to_owned(), 1)));
         let mut real: Vec<String> = metrics
             .registry
             .gather()

@@ -92,6 +92,14 @@ pub(super) fn wanted(
     if asks.is_empty() && (names_ours(pod, share) || pod.spec_list("resourceClaims").is_empty()) {
         return Ok(None);
     }
+    // Parts of cards that a device plugin shares out are its own business.
+    let plugin = |ask: &Ask| {
+        let mut nodes = snapshot.nodes();
+        ask.device_class.is_none() && nodes.any(|(_, n)| Snapshot::gives_parts(&ask.resource, &n.node.labels))
+    };
+    if !asks.is_empty() && asks.iter().all(plugin) {
+        return Ok(None);
+    }
     let Some(sharing) = sharing else {
         return refused(
             403,

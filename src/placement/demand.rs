@@ -14,7 +14,7 @@ use super::words::Texts;
 use super::{Context, Topology};
 use crate::model::{
     Allocation, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, Pod, PodClaim, PodClaimSource,
-    Readiness, Reason, Refusal, Request, RequestKind, Share,
+    Readiness, Reason, Refusal, Request, RequestKind, SHARE, Share,
 };
 use crate::snapshot::{NodeEntry, Snapshot};
 
@@ -40,6 +40,8 @@ pub struct Demand {
     /// Extended resources without a claim that are cards, or that a DeviceClass maps (with what to say then where no device
     /// plugin of the node serves them).
     extended: Vec<(Name, Option<Refusal>)>,
+    /// A part of a card of a device plugin will do.
+    parts: bool,
     pub(super) wishes: Wishes,
     /// How many cards the pod may hold. None: any number.
     pub(super) limit: Option<Limit>,
@@ -148,6 +150,7 @@ impl Demand {
             pod_uid: pod.uid.clone(),
             claims,
             extended: unclaimed(ctx, pod),
+            parts: pod.annotation(SHARE).is_some_and(|name| name != "false"),
             wishes,
             limit,
             group,
@@ -171,6 +174,13 @@ impl Demand {
     /// What can be said about a node without looking at its devices.
     pub(super) fn admit(&self, ctx: Context<'_>, node: &NodeEntry) -> Result<(), Refusal> {
         for (name, mapped) in &self.extended {
+            if !self.parts && Snapshot::gives_parts(name, &node.node.labels) {
+                let words = format!(
+                    "the device plugin here gives {name} in parts that several pods share, and the pod asks for whole ones \
+                     ({SHARE} on the pod says that a part will do)"
+                );
+                return Err(Refusal::new(Reason::UnservedExtendedResource, words));
+            }
             if let Some(refusal) = mapped
                 && !node.node.extended_resources.contains(name)
             {

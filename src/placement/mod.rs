@@ -36,6 +36,7 @@ pub use allowed::{NamespaceLimits, Slots};
 pub use demand::Demand;
 pub use held::{HELD, only_held};
 pub use score::{BEST, Rank, rank, score, scores};
+pub use share::{ShareState, shares};
 
 use crate::model::{Allocation, Claim, DeviceId, Name, Refusal};
 use crate::selector::Selectors;

@@ -3,7 +3,7 @@
 
 use super::Context;
 use super::allowed::{Slots, rule_for};
-use crate::model::{Claim, NamespacedName, Pod, Reason, Refusal};
+use crate::model::{Claim, DeviceId, Name, NamespacedName, NodeScope, Pod, Reason, Refusal};
 use crate::snapshot::Waiting;
 
 /// Pods named in a refusal.
@@ -79,5 +79,62 @@ fn listed(names: &[&str]) -> String {
     match names.len().saturating_sub(SHOWN) {
         0 => shown,
         more => format!("{shown} and {more} more"),
+    }
+}
+
+/// A shared claim as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareState {
+    pub claim: NamespacedName,
+    /// Pods at a time, as policy has it now; 0 where it allows none any more.
+    pub slots: usize,
+    /// Names of the pods that have one, by a reservation or hold of ours, too.
+    pub users: Vec<Name>,
+    /// The device and, where it is local to one, its node. None: not allocated.
+    pub device: Option<DeviceId>,
+    pub node: Option<Name>,
+}
+
+impl ShareState {
+    pub fn left(&self) -> usize {
+        self.slots.saturating_sub(self.users.len())
+    }
+}
+
+/// The shared claims of the cluster.
+pub fn shares<'a>(ctx: Context<'a>) -> impl Iterator<Item = ShareState> + 'a {
+    let claims = ctx.snapshot.claims.iter();
+    claims.filter_map(move |(_, claim)| {
+        let share = claim.share()?;
+        let rule = rule_for(ctx, &claim.key.namespace, |rule| rule.slots.is_some())??;
+        let most = rule.slots.as_ref().map_or(0, |s| s.most).min(share.slots);
+        let device = claim
+            .allocation
+            .as_ref()
+            .and_then(|a| Some(a.results.first()?.id.clone()));
+        let mut users: Vec<Name> = ctx
+            .snapshot
+            .users(claim)
+            .into_iter()
+            .map(|(_, name)| name.clone())
+            .collect();
+        users.sort();
+        Some(ShareState {
+            claim: claim.key.clone(),
+            slots: most as usize,
+            users,
+            node: device.as_ref().and_then(|id| node_of(ctx, id)),
+            device,
+        })
+    })
+}
+
+fn node_of(ctx: Context<'_>, id: &DeviceId) -> Option<Name> {
+    let mut pools = ctx.snapshot.pools.iter().flatten().map(|state| &state.pool);
+    let pool = pools.find(|pool| pool.driver == id.driver && pool.name == id.pool)?;
+    let at = *pool.by_name.get(&id.device)? as usize;
+    match &pool.devices.get(at)?.scope {
+        NodeScope::Node(node) => Some(node.clone()),
+        _ => None,
     }
 }

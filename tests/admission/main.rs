@@ -2,6 +2,7 @@
 
 mod properties;
 mod runtime;
+mod shares;
 mod skips;
 mod sweep;
 mod world;

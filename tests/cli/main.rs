@@ -7,6 +7,7 @@ mod fields;
 mod power;
 mod probe;
 mod real_slices;
+mod shares;
 mod topology;
 
 use std::path::Path;

@@ -29,6 +29,7 @@ mod probe;
 mod rbac;
 mod refusal;
 mod rotation;
+mod shares;
 mod strangers;
 mod taint_rules;
 mod templates;

@@ -3,6 +3,7 @@
 mod holders;
 mod holds;
 mod property;
+mod shares;
 mod support;
 mod wiring;
 

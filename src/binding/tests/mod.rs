@@ -7,6 +7,7 @@ mod faults;
 mod give_back;
 mod leadership;
 mod ready;
+mod shares;
 mod single;
 mod world;
 
@@ -236,7 +237,7 @@ fn first_free(snapshot: &Snapshot, pod: &Pod, node: &Name) -> Result<Vec<ClaimPl
             }
         };
         placed.push(ClaimPlacement {
-            slots: None,
+            slots: claim.share().map(|s| s.slots as usize),
             claim: claim.clone(),
             existing: claim.allocation.is_some(),
             allocation,
