@@ -498,7 +498,7 @@ fn more_pods_than_slots_have_a_shared_claim() {
     for user in ["b", "c", "d"] {
         world.put(pod(user, "n1", &[name]));
     }
-    let users = |names: &[&str]| -> Value {
+    let users = |names: &[&str]| -> serde_json::Value {
         let of = |u: &&str| json!({"resource": "pods", "name": u, "uid": u});
         names.iter().map(of).collect()
     };
