@@ -4,6 +4,7 @@
 mod labels;
 mod readiness;
 mod record;
+mod sharing;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -78,6 +79,7 @@ pub struct Metrics {
     partitions_fit: IntGaugeVec,
     partition_series: IntGauge,
     shown_partitions: Mutex<BTreeSet<(Name, Name)>>,
+    sharing: sharing::Sharing,
     samplers: Mutex<Vec<Sampler>>,
 }
 
@@ -340,6 +342,7 @@ impl Metrics {
                 "Profiles, summed over the nodes that have any; the first 4096 by node have a series of their own.",
             )?,
             shown_partitions: Mutex::default(),
+            sharing: sharing::Sharing::new(r)?,
             samplers: Mutex::default(),
             registry,
         };

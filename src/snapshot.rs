@@ -12,6 +12,7 @@ mod plugin;
 mod pool;
 mod power;
 mod shard;
+mod sharers;
 mod usage;
 mod wiring;
 
@@ -23,6 +24,7 @@ pub use mask::MaskCache;
 pub use pool::{CardKind, Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
 pub use shard::{Mark, ShardMap};
+pub use sharers::{Seat, Sharers, Users, Waiting};
 pub use usage::DeviceUse;
 pub use wiring::Wiring;
 
@@ -68,6 +70,8 @@ pub struct Snapshot {
     pub power: Power,
     /// Devices kept for pods that are being placed, by each claim they are for.
     pub holds: ShardMap<NamespacedName, Arc<Hold>>,
+    /// Of claims that pods share: who has a slot or waits for one, beside what the claim says.
+    pub sharers: ShardMap<NamespacedName, Arc<Sharers>>,
 }
 
 impl Snapshot {

@@ -9,10 +9,11 @@ use arc_swap::ArcSwap;
 use serde_json::json;
 
 use super::Skip;
-use super::decide::{Decision, Request, decide, templates_named};
+use super::decide::{Decision, Request, decide, shared_named, templates_named};
 use super::refuse::Refused;
+use super::share::Shared;
 use super::template::Template;
-use crate::cluster::{Cluster, WriteError, noted_lately};
+use crate::cluster::{Cluster, WriteError, noted_lately, used_lately};
 use crate::convert::TEMPLATE_LAST_USED;
 use crate::model::{ClaimTemplate, Name, Namespace, NamespacedName};
 use crate::policy::Policy;
@@ -97,21 +98,64 @@ impl Admitter {
     /// Decides, and makes what the decision needs. Where that fails the pod is refused with the API's words.
     pub async fn admit(&self, request: &Request<'_>, dry_run: bool) -> Decision {
         let (snapshot, decision) = self.decide_patiently(request).await;
-        let needed = match &decision {
-            _ if dry_run => vec![],
-            Decision::Patch { templates, .. } => templates.clone(),
+        let (needed, shared) = match &decision {
+            _ if dry_run => (vec![], vec![]),
+            Decision::Patch { templates, shared, .. } => (templates.clone(), shared.clone()),
             Decision::LeaveAlone {
                 reason: Skip::AlreadyTreated,
                 ..
-            } => templates_named(&snapshot, &self.policy.load(), request.object),
-            _ => vec![],
+            } => (
+                templates_named(&snapshot, &self.policy.load(), request.object),
+                shared_named(&snapshot, &self.policy.load(), request),
+            ),
+            _ => (vec![], vec![]),
         };
         for template in needed {
             if let Err(refused) = self.ensure(&snapshot, request.namespace, &template).await {
                 return Decision::Refuse(refused);
             }
         }
+        for shared in shared {
+            if let Err(refused) = self.ensure_shared(&snapshot, request.namespace, &shared).await {
+                return Decision::Refuse(refused);
+            }
+        }
         decision
+    }
+
+    /// As `ensure`. What the watch shows is believed; a burst before it does asks the API, one after the other.
+    async fn ensure_shared(&self, snapshot: &Snapshot, namespace: &str, shared: &Shared) -> Result<(), Refused> {
+        let key = shared.key(namespace);
+        let now = jiff::Timestamp::now();
+        let claim = |s: &Snapshot| {
+            let claim = s.claims.get(&key);
+            claim.is_some_and(|c| shared.is(c) && !c.deleting && used_lately(c.last_used, now.as_second()))
+        };
+        let template = |s: &Snapshot| {
+            let template = s.templates.get(&key);
+            template.is_some_and(|t| shared.is_template(t) && !t.deleting && noted_lately(t, now.as_second()))
+        };
+        if claim(snapshot) || template(snapshot) {
+            return Ok(());
+        }
+        let _alone = self.making[lane(&key)].lock().await;
+        let newest = self.reader.load();
+        if claim(&newest) || template(&newest) {
+            return Ok(());
+        }
+        let mut object = shared.object(namespace);
+        object["metadata"]["annotations"][TEMPLATE_LAST_USED] = json!(now.to_string());
+        let made = match shared {
+            Shared::Claim { .. } => self.cluster.ensure_claim(&object).await,
+            Shared::Capacity { .. } => self.cluster.ensure_template(&object).await,
+        };
+        made.map_err(|e| {
+            tracing::warn!(%key, error = %e, "pod refused: what it shares a device by could not be made");
+            Refused::new(
+                code(&e),
+                format!("wattlane could not make what the pod shares a device by: {e}"),
+            )
+        })
     }
 
     async fn decide_patiently(&self, request: &Request<'_>) -> (Arc<Snapshot>, Decision) {
@@ -167,16 +211,20 @@ impl Admitter {
                 Ok(())
             }
             Err(e) => {
-                let code = match e {
-                    WriteError::Refused(_) | WriteError::NotFound(_) => 422,
-                    WriteError::Conflict(_) | WriteError::Unknown(_) => 500,
-                };
+                let code = code(&e);
                 // The error names the template.
                 let message = format!("wattlane could not make a claim template for the pod: {e}");
                 tracing::warn!(template = %key, error = %e, "pod refused: its claim template could not be made");
                 Err(Refused::new(code, message))
             }
         }
+    }
+}
+
+fn code(error: &WriteError) -> u16 {
+    match error {
+        WriteError::Refused(_) | WriteError::NotFound(_) => 422,
+        WriteError::Conflict(_) | WriteError::Unknown(_) => 500,
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::plan::Plan;
 use super::refuse::{Refused, shown};
+use super::share::Wanted;
 use super::{ADMITTED, CLASS};
 use crate::model::Name;
 use crate::policy::{HAMI_AMOUNTS, PodPatch};
@@ -15,6 +16,8 @@ const TREATMENT: &str = "v1";
 /// What is to be done to a pod.
 pub(super) struct Edits<'a> {
     pub(super) plan: &'a Plan,
+    /// The slot that serves the plan's only ask.
+    pub(super) slot: Option<&'a Wanted>,
     /// None: the pod names one of ours.
     pub(super) scheduler: Option<&'a Name>,
     pub(super) class: Option<&'a Name>,
@@ -48,6 +51,11 @@ pub(super) fn amend(pod: &Value, edits: &Edits<'_>) -> Result<Value, Refused> {
         spec.insert("runtimeClassName".into(), json!(&**class));
     }
     claims(spec, edits.plan)?;
+    if let Some(slot) = edits.slot {
+        list_in(spec, "resourceClaims")?.push(slot.shared.entry(&slot.entry));
+        let resources = object_in(container(spec, slot.ask.list, slot.ask.at)?, "resources")?;
+        list_in(resources, "claims")?.push(json!({"name": slot.entry}));
+    }
     for patch in edits.patches {
         add_missing(spec, "nodeSelector", texts(&patch.node_selector))?;
         for toleration in &patch.tolerations {

@@ -7,8 +7,9 @@ use super::ask::{self, Ask};
 use super::plan::Plan;
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
+use super::share::Shared;
 use super::template::{Template, devices_in};
-use super::{Skip, class, gate, parts, plan, skip, wish};
+use super::{Skip, class, gate, parts, plan, share, skip, wish};
 use crate::model::{Name, NamespacedName, PARTITIONS};
 use crate::policy::{NamespaceRule, PodPatch, Policy};
 use crate::snapshot::Snapshot;
@@ -38,6 +39,8 @@ pub enum Decision {
         ops: json_patch::Patch,
         /// To exist in the namespace before the answer goes out; sorted, no duplicates.
         templates: Vec<Template>,
+        /// As the templates; what pods share their devices by.
+        shared: Vec<Shared>,
         warnings: Vec<String>,
     },
     Refuse(Refused),
@@ -53,6 +56,7 @@ enum Treated {
         /// Another than it was.
         pod: Value,
         templates: Vec<Template>,
+        shared: Vec<Shared>,
         warnings: Vec<String>,
     },
 }
@@ -67,10 +71,12 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> De
         Ok(Treated::Amended {
             pod,
             templates,
+            shared,
             warnings,
         }) => Decision::Patch {
             ops: json_patch::diff(request.object, &pod),
             templates,
+            shared,
             warnings,
         },
         Ok(Treated::Leave { reason, warnings }) if lifted.is_none() || gate::stays(reason) => {
@@ -81,6 +87,10 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> De
             // It was treated in an earlier life, and its templates may be gone.
             templates: match reason {
                 Skip::AlreadyTreated => templates_named(snapshot, policy, object),
+                _ => vec![],
+            },
+            shared: match reason {
+                Skip::AlreadyTreated => shared_named(snapshot, policy, &ungated),
                 _ => vec![],
             },
             warnings,
@@ -96,7 +106,11 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
             warnings: vec![],
         });
     }
-    let wish = parts::wish(pod)?;
+    // The memory of a slot is the slot's business.
+    let wish = match share::wish(pod) {
+        Some(_) => None,
+        None => parts::wish(pod)?,
+    };
     let asks = ask::read(snapshot, policy, pod, wish.as_ref())?;
     if wish.is_some() {
         said_once(&asks)?;
@@ -105,8 +119,15 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
         let why = format!("more than {MOST_ASKS} requests for devices in one pod");
         return Err(Refused::new(422, why));
     }
-    let plan = plan::plan(pod, &asks);
-    let converted = !plan.claims.is_empty();
+    let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
+    let rule = labels.and_then(|l| policy.namespace_rule(l));
+    let sharing = rule.and_then(|r| r.sharing.as_ref());
+    let slot = share::wanted(snapshot, sharing, request.namespace, pod, &asks)?;
+    let plan = match &slot {
+        Some(slot) => slot.plan(),
+        None => plan::plan(pod, &asks),
+    };
+    let converted = !plan.served.is_empty();
     let mut warnings = wish::warnings(policy, pod, &asks);
     if !converted && pod.spec_list("resourceClaims").is_empty() {
         let reason = match asks.as_slice() {
@@ -117,11 +138,15 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
     }
     wish::unreadable(pod)?;
     parts::unlinked(policy, pod, &asks)?;
-    let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
-    let rule = labels.and_then(|l| policy.namespace_rule(l));
-    limit(snapshot, policy, request.namespace, rule, pod, &plan)?;
-    let class = class::choose(snapshot, policy, rule, pod, converted)?;
-    parts::of_class(snapshot, &asks, class.as_ref(), wish.as_ref())?;
+    limit(snapshot, policy, request.namespace, rule, pod, (&plan, slot.is_some()))?;
+    let mut class = class::choose(snapshot, policy, rule, pod, converted)?;
+    match &slot {
+        Some(slot) => {
+            class = share::class(sharing, pod, class)?;
+            warnings.push(slot.warning.clone());
+        }
+        None => parts::of_class(snapshot, &asks, class.as_ref(), wish.as_ref())?,
+    }
     warnings.extend(class.as_ref().and_then(|c| wish::overruled(pod, c, converted)));
     let of_class = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
     let of_namespace = rule.map(|r| &r.patch);
@@ -137,6 +162,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
     let named = pod.spec_text("schedulerName").is_some_and(|s| policy.schedules(s));
     let edits = Edits {
         plan: &plan,
+        slot: slot.as_ref(),
         scheduler: (!named).then(|| scheduler.unwrap_or(&policy.defaults.scheduler_name)),
         class: class.as_ref(),
         runtime_class: runtime_class(snapshot, pod, wanted.as_ref())?,
@@ -153,11 +179,21 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
     let mut templates: Vec<Template> = made.chain(templates_named(snapshot, policy, request.object)).collect();
     templates.sort();
     templates.dedup();
+    let mut shared = share::named(snapshot, sharing, request.object);
+    shared.extend(slot.map(|s| s.shared));
     Ok(Treated::Amended {
         pod: amended,
         templates,
+        shared,
         warnings,
     })
+}
+
+/// As `templates_named`, what the pod shares devices by.
+pub(super) fn shared_named(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Vec<Shared> {
+    let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
+    let rule = labels.and_then(|l| policy.namespace_rule(l));
+    share::named(snapshot, rule.and_then(|r| r.sharing.as_ref()), request.object)
 }
 
 /// Templates of ours that the pod names already: it comes from an earlier call, or is a copy of a pod that was treated
@@ -193,7 +229,7 @@ fn limit(
     namespace: &str,
     rule: Option<&NamespaceRule>,
     pod: Pod<'_>,
-    plan: &Plan,
+    (plan, slot): (&Plan, bool),
 ) -> Result<(), Refused> {
     let Some(most) = rule.and_then(|r| r.max_gpus_per_pod) else {
         return Ok(());
@@ -224,7 +260,7 @@ fn limit(
             .is_some_and(|n| n.starts_with(PARTITIONS))
     };
     let parts = plan.has_parts() || existing.clone().any(of_parts);
-    let new = plan.cards().saturating_add(u32::from(parts));
+    let new = plan.cards().saturating_add(u32::from(parts) + u32::from(slot));
     let asked = existing.filter_map(known).fold(new, u32::saturating_add);
     if asked <= most {
         return Ok(());

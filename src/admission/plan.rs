@@ -157,7 +157,7 @@ fn pieces(spans: &[Span]) -> Vec<Vec<Span>> {
 }
 
 /// `wl-gpu-0`, `wl-gpu-1`, … without those the pod uses already.
-fn fresh_names(pod: Pod<'_>) -> impl Iterator<Item = String> {
+pub(super) fn fresh_names(pod: Pod<'_>) -> impl Iterator<Item = String> {
     let taken: BTreeSet<String> = pod
         .spec_list("resourceClaims")
         .iter()

@@ -1,4 +1,4 @@
-//! Removes claim templates of ours that nobody needs any more: made for a shape of pod that does not come again.
+//! Removes claim templates and shared claims of ours that nobody needs any more: made for a shape of pod that does not come again.
 //!
 //! Only what `Template` would write itself is touched: its labels, its content and the name of that content. A template
 //! that any pod names stays, whatever the pod's state: its claims may have to be made again.
@@ -18,9 +18,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::share::Shared;
 use super::template::Template;
-use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, last_used};
-use crate::model::{ClaimTemplate, Name, PodClaimSource};
+use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, last_used, used_at};
+use crate::model::{Claim, ClaimTemplate, Name, NamespacedName, PodClaimSource};
 use crate::publish::Reader;
 use crate::snapshot::Snapshot;
 
@@ -74,21 +75,57 @@ async fn round(cluster: &dyn Cluster, reader: &Reader, may: &impl Fn() -> bool, 
             return;
         }
         let key = &template.key;
-        told(match cluster.remove_template(&template).await {
-            Ok(()) => {
-                tracing::info!(template = %key, "claim template removed: no pod names it");
-                Swept::Removed
-            }
-            Err(WriteError::Conflict(why)) => {
-                tracing::debug!(template = %key, why, "claim template kept");
-                Swept::Kept
-            }
-            Err(error) => {
-                tracing::warn!(template = %key, %error, "claim template not removed");
-                Swept::Failed
-            }
-        });
+        told(swept("claim template", key, cluster.remove_template(&template).await));
     }
+    for claim in unused_shares(&reader.load(), now) {
+        if !may() {
+            return;
+        }
+        told(swept("shared claim", &claim.key, cluster.remove_claim(&claim).await));
+    }
+}
+
+fn swept(what: &str, key: &NamespacedName, removed: Result<(), WriteError>) -> Swept {
+    match removed {
+        Ok(()) => {
+            tracing::info!(%key, "{what} removed: no pod names it");
+            Swept::Removed
+        }
+        Err(WriteError::Conflict(why)) => {
+            tracing::debug!(%key, why, "{what} kept");
+            Swept::Kept
+        }
+        Err(error) => {
+            tracing::warn!(%key, %error, "{what} not removed");
+            Swept::Failed
+        }
+    }
+}
+
+/// Shared claims of ours that may go at this time, as templates: nobody has reserved them, and no pod names them. One that
+/// is allocated all the same is freed by that.
+pub fn unused_shares(snapshot: &Snapshot, now: i64) -> Vec<Arc<Claim>> {
+    let named = |claim: &Claim| {
+        snapshot.pods.iter().any(|(_, pod)| {
+            let source = PodClaimSource::Claim(claim.key.name.clone());
+            pod.key.namespace == claim.key.namespace && pod.claims.iter().any(|c| c.source == source)
+        })
+    };
+    let goes = |c: &Claim| {
+        let namespace = snapshot.namespaces.get(&c.key.namespace);
+        c.managed
+            && !c.deleting
+            && c.reserved_for.is_empty()
+            && used_at(c.last_used, now).saturating_add(GRACE) <= now
+            && namespace.is_some_and(|n| !n.deleting)
+            && Shared::made(c).is_some()
+            && !named(c)
+    };
+    let claims = snapshot.claims.iter().map(|(_, c)| c).filter(|c| goes(c));
+    let mut unused: Vec<_> = claims.cloned().collect();
+    unused.sort_by(|a, b| (used_at(a.last_used, now), &a.key).cmp(&(used_at(b.last_used, now), &b.key)));
+    unused.truncate(MOST);
+    unused
 }
 
 /// Templates of ours that may go at this time (seconds since the epoch): those unused for longest first, at most 64.
@@ -107,7 +144,7 @@ pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
             && last_used(t, now).saturating_add(GRACE) <= now
             && !named.contains(&(&t.key.namespace, &t.key.name))
             && namespace.is_some_and(|n| !n.deleting)
-            && Template::made(t).is_some()
+            && (Template::made(t).is_some() || Shared::made_template(t).is_some())
     };
     let mut unused: Vec<_> = snapshot
         .templates

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::ask::MOST_DEVICES;
+use crate::convert::MANAGED_BY;
 use crate::model::{
     CARD, CARDS, ClaimSpec, ClaimTemplate, Count, DeviceRequest, Name, NamespacedName, PARTITIONS, Request,
     RequestKind, SubRequest,
@@ -14,7 +15,6 @@ use crate::model::{
 use crate::snapshot::Snapshot;
 
 const REQUEST: &str = "gpu";
-const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "wattlane");
 
 /// One request for `count` devices: whole ones of a DeviceClass, or parts of cards.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,13 +14,12 @@ const WARNING: usize = 256;
 const MOST_WARNINGS: usize = 8;
 
 /// Annotations that HAMi or later versions read, and this one does not.
-const UNREAD: [&str; 6] = [
+const UNREAD: [&str; 5] = [
     "hami.io/gpu-scheduler-policy",
     "hami.io/node-scheduler-policy",
     "nvidia.com/numa-bind",
     "nvidia.com/vgpu-mode",
     "wattlane.dev/group-size",
-    "wattlane.dev/share",
 ];
 
 const PREFIX: &str = "wattlane.dev/";

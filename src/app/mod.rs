@@ -90,6 +90,21 @@ impl Core {
         let stop = CancellationToken::new();
 
         let (stats, seen) = (running.stats, reader.clone());
+        let shared = (reader.clone(), selectors.clone(), policy.clone());
+        metrics.on_render(move |metrics| {
+            let (snapshot, rules) = (shared.0.load(), shared.2.load().rules());
+            let context = Context {
+                snapshot: &snapshot,
+                selectors: &shared.1,
+                rules: &rules,
+            };
+            metrics.sharing(placement::shares(context).filter_map(|share| {
+                let left = share.left();
+                let device = share.device?;
+                let node = share.node.map_or_else(String::new, |node| node.to_string());
+                Some((node, format!("{}/{}", device.driver, device.pool), left))
+            }));
+        });
         metrics.leadership(true, 0, 0, 0, 0);
         // Counted anew only where something has changed since the last look.
         let counted = std::sync::atomic::AtomicU64::new(u64::MAX);

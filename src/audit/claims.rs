@@ -21,6 +21,9 @@ pub(super) fn look(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
         if let Some(message) = unused(snapshot, claim, allocation) {
             say(Kind::AllocationWithoutPod, message);
         }
+        if let Some(message) = overdrawn(claim) {
+            say(Kind::SlotsOverdrawn, message);
+        }
         if let Some(message) = odd(claim, allocation, &pools) {
             say(Kind::AllocationOdd, message);
         }
@@ -73,6 +76,19 @@ fn uses(pod: &Pod, claim: &Claim) -> bool {
     claim.owner_pod.as_ref() == Some(&pod.uid)
         || pod.claims.iter().filter_map(|c| c.claim_name()).any(named)
         || pod.extended_resource_claim.as_ref().is_some_and(named)
+}
+
+/// By its name, which nobody can change; that policy says less since then takes nothing from pods that run.
+fn overdrawn(claim: &Claim) -> Option<String> {
+    let slots = claim.share()?.slots as usize;
+    let users = claim.reserved_for.len();
+    (users > slots).then(|| {
+        format!(
+            "is shared by {users} pods ({}), and has {slots} slots. wattlane reserves no more: find out who else writes \
+             status.reservedFor, and delete the pods that are too many",
+            listed(claim.reserved_for.iter().map(|c| &c.name))
+        )
+    })
 }
 
 fn odd(claim: &Claim, allocation: &Allocation, pools: &Pools<'_>) -> Option<String> {

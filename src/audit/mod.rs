@@ -24,6 +24,8 @@ pub enum Kind {
     DeviceGivenTwice,
     /// Shares of a device add up to more than it has.
     CapacityOverdrawn,
+    /// More pods have a shared claim than it has slots.
+    SlotsOverdrawn,
     /// Partitions of a card take more of its counters than there is.
     CountersOverdrawn,
     /// An allocation names a device that its driver does not publish any more.
@@ -49,9 +51,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::DeviceGivenTwice,
         Self::CapacityOverdrawn,
+        Self::SlotsOverdrawn,
         Self::CountersOverdrawn,
         Self::DeviceVanished,
         Self::UnknownHolder,
@@ -69,6 +72,7 @@ impl Kind {
         match self {
             Self::DeviceGivenTwice => "device-given-twice",
             Self::CapacityOverdrawn => "capacity-overdrawn",
+            Self::SlotsOverdrawn => "slots-overdrawn",
             Self::CountersOverdrawn => "counters-overdrawn",
             Self::DeviceVanished => "device-vanished",
             Self::UnknownHolder => "unknown-holder",
@@ -88,6 +92,7 @@ impl Kind {
         match self {
             Self::DeviceGivenTwice => "DeviceGivenTwice",
             Self::CapacityOverdrawn => "CapacityOverdrawn",
+            Self::SlotsOverdrawn => "SlotsOverdrawn",
             Self::CountersOverdrawn => "CountersOverdrawn",
             Self::DeviceVanished => "DeviceVanished",
             Self::UnknownHolder => "UnknownHolder",

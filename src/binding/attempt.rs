@@ -9,7 +9,7 @@ use super::conditions;
 use super::settle::{BoundTo, Claimed, Pause, Writes, bound_elsewhere, pod_gone};
 use super::{BindError, BindFailure, BindOutcome, BindRequest, Shared};
 use crate::cluster::Cluster;
-use crate::index::{Reservation, ReservationId, ReservedClaim};
+use crate::index::{Reservation, ReservationId, ReservedClaim, WantedSlot};
 use crate::model::{Name, Pod, Readiness, Reason};
 use crate::placement::{ClaimPlacement, Rules};
 
@@ -148,6 +148,12 @@ impl<'a> Attempt<'a> {
             }
             Err(no) => return Err(no.into()),
         };
+        // Another pod's bind is giving the claim these devices: a moment later they are there to share, or free.
+        if let Some(coming) = placed.iter().find(|p| p.existing && p.claim.allocation.is_none()) {
+            let what = format!("ResourceClaim {} is being allocated for another pod", coming.claim.key);
+            self.news(snapshot.version).await;
+            return Ok(Round::Again(BindError::new(BindFailure::Conflict, what)));
+        }
         let reserved = match self.reserve(pod, &placed).await {
             Ok(id) => id,
             Err(conflict) => {
@@ -275,7 +281,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// What is to be reserved, or held, of a placement: what the pod has not been given yet. None: nothing.
+/// What is to be reserved, or held, of a placement: what the pod has not been given yet, devices and slots. None: nothing.
 pub fn reservation(pod: &Pod, node: &Name, placed: &[ClaimPlacement]) -> Option<Reservation> {
     let new = placed.iter().filter(|p| !p.existing);
     let claims: Vec<_> = new
@@ -285,11 +291,23 @@ pub fn reservation(pod: &Pod, node: &Name, placed: &[ClaimPlacement]) -> Option<
             results: p.allocation.results.clone(),
         })
         .collect();
-    (!claims.is_empty()).then(|| Reservation {
+    let slots: Vec<_> = placed
+        .iter()
+        .filter(|p| !p.claim.reserved_for.iter().any(|c| c.uid == pod.uid))
+        .filter_map(|p| {
+            Some(WantedSlot {
+                claim: p.claim.key.clone(),
+                uid: p.claim.uid.clone(),
+                most: p.slots?,
+            })
+        })
+        .collect();
+    (!claims.is_empty() || !slots.is_empty()).then(|| Reservation {
         pod: pod.key.clone(),
         pod_uid: pod.uid.clone(),
         node: node.clone(),
         claims,
+        slots,
     })
 }
 

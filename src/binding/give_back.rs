@@ -40,12 +40,15 @@ pub fn is_pinned(snapshot: &Snapshot, pod: &Pod) -> bool {
     found.any(|claim| pins(claim, &pod.uid))
 }
 
-/// Claims that a person made stay as they are: their allocation may be an administrator's.
+/// Claims that a person made stay as they are: their allocation may be an administrator's. Of a shared one of ours the pod
+/// gives its slot back, and the device where nobody else has one.
 fn pins(claim: &Claim, pod: &Name) -> bool {
-    claim.allocation.is_some()
-        && !claim.deleting
-        && claim.owner_pod.as_ref() == Some(pod)
-        && claim.reserved_for.iter().all(|c| c.uid == *pod)
+    let mut users = claim.reserved_for.iter();
+    let own = match claim.share() {
+        Some(_) => users.any(|c| c.uid == *pod),
+        None => claim.owner_pod.as_ref() == Some(pod) && users.all(|c| c.uid == *pod),
+    };
+    claim.allocation.is_some() && !claim.deleting && own
 }
 
 impl Binder {

@@ -314,7 +314,7 @@ impl Shared {
     fn held_for(&self, request: &BindRequest) -> Option<HoldId> {
         let snapshot = self.reader.load();
         let pod = snapshot.pods.get(&request.pod).filter(|p| p.uid == request.uid)?;
-        snapshot.hold_of(pod).map(|hold| hold.id)
+        snapshot.held_for(pod)
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) struct Writes<'a> {
 impl Writes<'_> {
     pub(super) async fn claim(&self, placed: &ClaimPlacement) -> Claimed {
         if placed.existing {
-            self.reserve(&placed.claim).await
+            self.reserve(&placed.claim, placed.slots).await
         } else {
             self.allocate(&placed.claim, &placed.allocation).await
         }
@@ -123,11 +123,11 @@ impl Writes<'_> {
 
     /// Adding the pod twice is the same as once, and a stray entry holds no device that is not held already: so an
     /// unanswered one is simply repeated.
-    async fn reserve(&self, claim: &Claim) -> Claimed {
+    async fn reserve(&self, claim: &Claim, slots: Option<usize>) -> Claimed {
         let held = claim.reserved_for.iter().any(|c| c.uid == self.consumer.uid);
         let mut pause = Pause::new();
         loop {
-            match self.cluster.reserve(claim, &self.consumer).await {
+            match self.cluster.reserve(claim, &self.consumer, slots).await {
                 Ok(_) if held => return Claimed::Kept,
                 Ok(_) => return Claimed::Reserved,
                 Err(WriteError::Conflict(m)) => return Claimed::Changed(m),
@@ -197,7 +197,8 @@ impl Writes<'_> {
         let undone = written.iter().map(|(placed, claimed)| async move {
             match claimed {
                 Claimed::Allocated(_) => self.unreserve(&placed.claim, true).await,
-                Claimed::Reserved => self.unreserve(&placed.claim, false).await,
+                // The last to leave a shared claim gives its device back: nobody else would.
+                Claimed::Reserved => self.unreserve(&placed.claim, placed.slots.is_some()).await,
                 Claimed::Unsettled(_) => false,
                 Claimed::Kept | Claimed::Changed(_) | Claimed::Failed(_) => true,
             }

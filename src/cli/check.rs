@@ -162,6 +162,7 @@ impl Report {
                 or(rule.default_class.as_ref().map(ToString::to_string), "-"),
                 or(rule.allowed_classes.as_deref().map(list), "(all)"),
                 or(rule.max_gpus_per_pod.map(|n| n.to_string()), "-"),
+                or(rule.sharing.clone(), "-"),
             ]
         };
         let head = [
@@ -170,6 +171,7 @@ impl Report {
             "DEFAULT CLASS",
             "ALLOWED CLASSES",
             "MOST GPUS A POD",
+            "SHARING",
         ];
         let rows = self.namespaces.iter().map(row);
         let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();

@@ -14,6 +14,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::slots::Slots;
 use super::watts::Watts;
 use super::{ClusterArg, Output, load_policy, standin, table};
 use crate::app::Core;
@@ -67,6 +68,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Report {
             pod: pod.clone(),
             error: Some(message),
+            shared: vec![],
             nodes: vec![],
         }
         .print(args.output);
@@ -158,6 +160,7 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
     Report {
         pod: name.to_owned(),
         error: None,
+        shared: Slots::of(core, context, pod),
         nodes: nodes.collect(),
     }
 }
@@ -213,6 +216,9 @@ struct Report {
     /// Admission refused the pod: no node was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Claims of the pod that others may share.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shared: Vec<Slots>,
     nodes: Vec<Answer>,
 }
 
@@ -272,6 +278,7 @@ impl Report {
                 answer,
             ]);
         }
-        format!("{}\n\n{}", self.pod, table(&rows))
+        let shared: String = self.shared.iter().map(|s| format!("{}\n", s.line())).collect();
+        format!("{}\n{shared}\n{}", self.pod, table(&rows))
     }
 }

@@ -10,6 +10,7 @@ mod pending;
 mod probe;
 mod serve;
 mod simulate;
+mod slots;
 mod standin;
 mod watts;
 

@@ -22,7 +22,12 @@ pub const TEMPLATE_REFRESH: i64 = 30 * 60;
 /// When the template was last used, at a time `now` (both in seconds since the epoch). One that says a time still to
 /// come, by more than clocks may differ, says nothing: it would never be old. Then it was never used.
 pub fn last_used(template: &ClaimTemplate, now: i64) -> i64 {
-    match template.last_used {
+    used_at(template.last_used, now)
+}
+
+/// The same of a shared claim, or whatever else says when it was used.
+pub fn used_at(said: i64, now: i64) -> i64 {
+    match said {
         used if used > now.saturating_add(TEMPLATE_REFRESH) => 0,
         used => used,
     }
@@ -30,7 +35,12 @@ pub fn last_used(template: &ClaimTemplate, now: i64) -> i64 {
 
 /// Whether what it says of its use is new enough not to be written anew.
 pub fn noted_lately(template: &ClaimTemplate, now: i64) -> bool {
-    now - last_used(template, now) < TEMPLATE_REFRESH
+    used_lately(template.last_used, now)
+}
+
+/// The same of what was said.
+pub fn used_lately(said: i64, now: i64) -> bool {
+    now - used_at(said, now) < TEMPLATE_REFRESH
 }
 
 /// What became of a write.
@@ -88,8 +98,9 @@ pub trait Cluster: Send + Sync + 'static {
     /// and resourceVersion as given. Returns the claim as written.
     async fn allocate(&self, claim: &Claim, allocation: &Allocation, pod: &Consumer) -> Result<Claim, WriteError>;
 
-    /// Adds the pod to an allocated claim's reservedFor. Fine when it is there already.
-    async fn reserve(&self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError>;
+    /// Adds the pod to an allocated claim's reservedFor. Fine when it is there already. `slots`: not beside so many others
+    /// or more, as the API has them in the version that is written over; `Conflict` then. None: no limit of ours.
+    async fn reserve(&self, claim: &Claim, pod: &Consumer, slots: Option<usize>) -> Result<Claim, WriteError>;
 
     /// Undo: takes the pod out of reservedFor and, when `deallocate` and nobody else is left in it, clears the allocation and
     /// then the finalizer. Fine when there is nothing to undo or the claim is gone.
@@ -122,6 +133,22 @@ pub trait Cluster: Send + Sync + 'static {
         let key = &template.key;
         Err(WriteError::Refused(format!(
             "templates of this cluster are not removed: {key}"
+        )))
+    }
+
+    /// As `ensure_template`, a ResourceClaim that pods of its namespace share: whether it is allocated is no matter.
+    async fn ensure_claim(&self, claim: &serde_json::Value) -> Result<(), WriteError> {
+        let name = claim["metadata"]["name"].as_str().unwrap_or_default();
+        Err(WriteError::Refused(format!(
+            "claims of this cluster are not made here: {name}"
+        )))
+    }
+
+    /// As `remove_template`, a shared claim that nobody has reserved.
+    async fn remove_claim(&self, claim: &Claim) -> Result<(), WriteError> {
+        Err(WriteError::Refused(format!(
+            "claims of this cluster are not removed: {}",
+            claim.key
         )))
     }
 

@@ -13,8 +13,8 @@ use super::read::{Amount, List, Map, Meta, Names, Unsupported, read};
 use super::slice::effect;
 use crate::model::{
     Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count, DeviceClass,
-    DeviceRequest, Effect, FINALIZER, Name, NamespacedName, QualifiedName, Quantity, Request, RequestKind, SubRequest,
-    Toleration,
+    DeviceRequest, Effect, FINALIZER, Name, NamespacedName, QualifiedName, Quantity, Request, RequestKind, Share,
+    SubRequest, Toleration,
 };
 
 #[derive(Deserialize)]
@@ -147,8 +147,11 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
     let allocated_at = allocated.as_ref().and_then(|a| seconds(a.allocation_timestamp));
     let allocation = allocated.map(|a| Arc::new(allocation(a, &mut names)));
     let conditions = allocation.as_deref().map_or_else(Vec::new, |a| conditions(value, a));
+    let key = NamespacedName::new(metadata.namespace(), metadata.name()?);
+    let shared = Share::of_name(&key.name).is_some();
+    let labels = metadata.labels.as_ref().filter(|_| shared);
     Ok(Claim {
-        key: NamespacedName::new(metadata.namespace(), metadata.name()?),
+        key,
         uid: metadata.uid(),
         resource_version: metadata.resource_version.unwrap_or_default().into(),
         deleting: metadata.deleting(),
@@ -159,6 +162,8 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
             .flatten()
             .find(|o| o.kind == "Pod" && o.controller == Some(true))
             .map(|o| o.uid.into()),
+        managed: labels.is_some_and(|l| l.get(MANAGED_BY.0) == Some(&MANAGED_BY.1)),
+        last_used: if shared { last_used(&metadata) } else { 0 },
         spec: Arc::new(spec(value, "", &mut names)),
         allocation,
         allocated_at,
@@ -185,12 +190,21 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-fn seconds(time: Option<&str>) -> Option<i64> {
+pub(super) fn seconds(time: Option<&str>) -> Option<i64> {
     Some(time?.parse::<jiff::Timestamp>().ok()?.as_second())
 }
 
-/// Annotation of our templates: when admission last answered with it (RFC 3339).
+/// Annotation of our templates and shared claims: when admission last answered with it (RFC 3339).
 pub const TEMPLATE_LAST_USED: &str = "wattlane.dev/last-used";
+
+fn last_used(metadata: &Meta<'_>) -> i64 {
+    let noted = metadata.annotations.as_ref().and_then(|a| a.get(TEMPLATE_LAST_USED));
+    let used = seconds(noted.copied()).or_else(|| seconds(metadata.creation_timestamp));
+    used.unwrap_or_default()
+}
+
+/// Label of what wattlane makes.
+pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "wattlane");
 
 pub fn template(value: &Value) -> Result<ClaimTemplate, ConvertError> {
     #[derive(Deserialize)]
@@ -201,15 +215,13 @@ pub fn template(value: &Value) -> Result<ClaimTemplate, ConvertError> {
     let Only { metadata } = read(value)?;
     // The template's `spec` is a whole object of its own: metadata and the claim's spec.
     let inner = value.get("spec").unwrap_or(&Value::Null);
-    let noted = metadata.annotations.as_ref().and_then(|a| a.get(TEMPLATE_LAST_USED));
-    let last_used = seconds(noted.copied()).or_else(|| seconds(metadata.creation_timestamp));
     Ok(ClaimTemplate {
         key: NamespacedName::new(metadata.namespace(), metadata.name()?),
         uid: metadata.uid(),
         resource_version: metadata.resource_version.unwrap_or_default().into(),
         deleting: metadata.deleting(),
         labels: metadata.labels(),
-        last_used: last_used.unwrap_or_default(),
+        last_used: last_used(&metadata),
         marks_claims: inner.get("metadata").is_some_and(says_something),
         spec: Arc::new(spec(inner, "spec.", &mut Names::default())),
     })

@@ -18,7 +18,7 @@ mod taint_rule;
 mod tests;
 
 pub use allocation::{allocation_json, consumer_json, result_json};
-pub use claim::{TEMPLATE_LAST_USED, claim, device_class, template};
+pub use claim::{MANAGED_BY, TEMPLATE_LAST_USED, claim, device_class, template};
 pub use node::{namespace, node, runtime_class};
 pub use object::{Key, Kind, Object};
 pub use pod::pod;

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ConvertError;
+use super::claim::seconds;
 use super::node::is_extended;
 use super::read::{Amount, List, Map, Meta, Names, labels, read};
 use crate::model::{DEFAULT_SCHEDULER, GATE, MIRROR, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Quantity};
@@ -151,6 +152,7 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
     Ok(Pod {
         key: NamespacedName::new(metadata.namespace(), metadata.name()?),
         uid: metadata.uid(),
+        created: seconds(metadata.creation_timestamp).unwrap_or_default(),
         labels: metadata.labels(),
         annotations: labels(metadata.annotations.as_ref(), read_annotation),
         scheduler_name: spec

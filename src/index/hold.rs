@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::ledger::Holder;
+use super::shares::SeatBy;
 use super::{Conflict, Index, Key, PoolKey, Reservation};
 use crate::model::{Claim, DeviceResult, Name, Pod};
 use crate::snapshot::{DomainIx, Hold, HoldId, PoolIx};
@@ -75,9 +76,15 @@ fn results(hold: &Reservation) -> impl Iterator<Item = &DeviceResult> {
 impl Index {
     /// Takes the devices for a pod that is being placed, in place of the hold it has. All or nothing; on a conflict the
     /// pod holds nothing.
-    pub fn hold(&mut self, wanted: Reservation) -> Result<HoldId, Conflict> {
+    pub fn hold(&mut self, mut wanted: Reservation) -> Result<HoldId, Conflict> {
         self.settle();
         let own = self.holds.of_pod(&wanted.pod);
+        // Another pod that shares the claim places it: the slot is all there is to hold.
+        wanted.claims.retain(|held| {
+            let shared = wanted.slots.iter().any(|slot| slot.claim == held.claim);
+            let placed = self.holds.of_claim(&held.claim).is_some_and(|id| Some(id) != own);
+            !(shared && (placed || self.allocating(&held.claim).is_some()))
+        });
         if let Err(why) = self.holdable(&wanted, own) {
             own.into_iter().for_each(|id| self.end_hold(id, HoldEnd::Dropped));
             return Err(Conflict(why.into()));
@@ -95,6 +102,7 @@ impl Index {
             self.stale_states.extend(self.ledger.put(&holder, &held.results));
             self.holds.by_claim.insert(held.claim.clone(), id);
         }
+        self.sit(SeatBy::Hold(id), &wanted);
         self.holds.by_pod.insert(wanted.pod.clone(), id);
         self.holds.live.insert(id, wanted);
         self.stale_holds.insert(id);
@@ -103,7 +111,7 @@ impl Index {
     }
 
     fn holdable(&self, wanted: &Reservation, own: Option<HoldId>) -> Result<(), String> {
-        if wanted.claims.is_empty() {
+        if wanted.claims.is_empty() && wanted.slots.is_empty() {
             return Err(format!("pod {} has nothing to hold", wanted.pod));
         }
         let known = self.snapshot.pods.get(&wanted.pod);
@@ -115,6 +123,7 @@ impl Index {
                 return Err(format!("claim {} is being placed with another pod", held.claim));
             }
         }
+        self.seatable(wanted, true)?;
         self.takeable(wanted, &own.into_iter().collect())
     }
 
@@ -151,6 +160,7 @@ impl Index {
             return;
         };
         self.holds.by_pod.remove(&hold.pod);
+        self.stand_up(SeatBy::Hold(id), &hold);
         for held in &hold.claims {
             let holder = Holder::Hold(id, held.claim.clone());
             self.stale_states.extend(self.ledger.drop(&holder, &held.results));

@@ -13,6 +13,7 @@ mod pools;
 mod power;
 mod reserve;
 mod settle;
+mod shares;
 mod usage;
 mod wiring;
 
@@ -20,6 +21,7 @@ pub use crate::convert::{Key, Kind, Object};
 pub use crate::snapshot::HoldId;
 pub use hold::{HoldEnd, MOST_HOLDS};
 pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
+pub use shares::WantedSlot;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -71,6 +73,7 @@ pub struct Index {
     domains: power::Domains,
     reservations: reserve::Reservations,
     holds: hold::Holds,
+    shares: shares::Shares,
     shapes: wiring::Shapes,
     cut_shapes: cuts::CutShapes,
     free_nodes: Vec<NodeIx>,
@@ -87,6 +90,8 @@ pub struct Index {
     stale_power: BTreeSet<PoolKey>,
     /// To be published again.
     stale_holds: BTreeSet<HoldId>,
+    /// Shared claims whose sharers are to be published again.
+    stale_shares: BTreeSet<Key>,
 }
 
 impl Index {
@@ -106,6 +111,7 @@ impl Index {
             domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
             holds: hold::Holds::default(),
+            shares: shares::Shares::default(),
             shapes: wiring::Shapes::default(),
             cut_shapes: cuts::CutShapes::default(),
             free_nodes: vec![],
@@ -116,6 +122,7 @@ impl Index {
             stale_nodes: BTreeSet::new(),
             stale_power: BTreeSet::new(),
             stale_holds: BTreeSet::new(),
+            stale_shares: BTreeSet::new(),
         };
         index.reset_domains();
         index

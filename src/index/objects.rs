@@ -82,6 +82,7 @@ impl Index {
     fn set_pod(&mut self, key: &Key, pod: Option<Pod>) {
         let before = self.snapshot.pods.get(key).cloned();
         self.note_holder(key, before.as_deref(), pod.as_ref());
+        self.shares_of_pod(key, before.as_deref(), pod.as_ref());
         let group = |pod: Option<&Pod>| {
             let name = pod?.annotation("wattlane.dev/group")?;
             Some(NamespacedName::new(key.namespace.clone(), name))
@@ -250,8 +251,12 @@ impl Index {
         self.loosened |= was.is_none() && is.is_some() && claim.owner_pod.is_none();
         // A pod that was refused because a device failed can try again.
         self.loosened |= old.as_ref().is_some_and(|old| old.conditions != claim.conditions);
+        // A slot is free.
+        let left = |old: &Arc<Claim>| old.reserved_for.iter().any(|c| !claim.reserved_for.contains(c));
+        self.loosened |= claim.share().is_some() && old.as_ref().is_some_and(left);
         self.confirm(&key, Some(&claim));
         self.hold_of_claim(&key, Some(&claim));
+        self.confirm_slots(&key, Some(&claim));
         self.snapshot.claims.insert(key, Arc::new(claim));
         self.changed = true;
     }
@@ -263,6 +268,7 @@ impl Index {
         self.recount(key, Some(&old), None);
         self.confirm(key, None);
         self.hold_of_claim(key, None);
+        self.confirm_slots(key, None);
         self.changed = true;
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ledger::{Holder, Use};
+use super::shares::{SeatBy, WantedSlot};
 use super::{HoldEnd, HoldId, Index, Key, PoolKey, usage};
 use crate::model::{Claim, DeviceResult, Name, NamespacedName, not_older};
 use crate::snapshot::{PoolHealth, PoolState};
@@ -14,6 +15,8 @@ pub struct Reservation {
     pub pod_uid: Name,
     pub node: Name,
     pub claims: Vec<ReservedClaim>,
+    /// Slots of shared claims, of those above and of claims that are allocated already.
+    pub slots: Vec<WantedSlot>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,10 +60,15 @@ impl Reservations {
         let reservation = self.live.get_mut(&id)?;
         let i = reservation.claims.iter().position(|c| c.claim == *claim)?;
         let taken = reservation.claims.swap_remove(i);
-        if reservation.claims.is_empty() {
+        self.end_if_empty(id);
+        Some((id, taken))
+    }
+
+    fn end_if_empty(&mut self, id: ReservationId) {
+        let empty = |r: &Reservation| r.claims.is_empty() && r.slots.is_empty();
+        if self.live.get(&id).is_some_and(empty) {
             self.live.remove(&id);
         }
-        Some((id, taken))
     }
 }
 
@@ -74,6 +82,7 @@ impl Index {
         let of_claims = reservation.claims.iter().filter_map(|c| self.holds.of_claim(&c.claim));
         let lifted: BTreeSet<HoldId> = own.into_iter().chain(of_claims).collect();
         self.takeable(&reservation, &lifted)
+            .and_then(|()| self.seatable(&reservation, false))
             .map_err(|why| Conflict(why.into()))?;
         for hold in lifted {
             let how = match Some(hold) == own {
@@ -91,7 +100,8 @@ impl Index {
             self.stale_states.extend(touched);
             self.reservations.by_claim.insert(wanted.claim.clone(), id);
         }
-        if !reservation.claims.is_empty() {
+        self.sit(SeatBy::Reservation(id), &reservation);
+        if !reservation.claims.is_empty() || !reservation.slots.is_empty() {
             self.reservations.live.insert(id, reservation);
         }
         self.settle();
@@ -104,6 +114,7 @@ impl Index {
         let Some(reservation) = self.reservations.live.remove(&id) else {
             return;
         };
+        self.stand_up(SeatBy::Reservation(id), &reservation);
         for held in reservation.claims {
             self.reservations.by_claim.remove(&held.claim);
             self.reservations.written.remove(&held.claim);
@@ -126,6 +137,35 @@ impl Index {
         self.reservations.live.len()
     }
 
+    pub(super) fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
+        self.reservations.live.get(&id)
+    }
+
+    /// The reservation that is about to allocate the claim.
+    pub(super) fn allocating(&self, claim: &Key) -> Option<ReservationId> {
+        self.reservations.by_claim.get(claim).copied()
+    }
+
+    /// The slot is no longer the reservation's to keep.
+    pub(super) fn end_slot(&mut self, id: ReservationId, claim: &Key) {
+        let Some(reservation) = self.reservations.live.get_mut(&id) else {
+            return;
+        };
+        let ended = Reservation {
+            claims: vec![],
+            slots: reservation
+                .slots
+                .iter()
+                .filter(|s| s.claim == *claim)
+                .cloned()
+                .collect(),
+            ..reservation.clone()
+        };
+        reservation.slots.retain(|s| s.claim != *claim);
+        self.reservations.end_if_empty(id);
+        self.stand_up(SeatBy::Reservation(id), &ended);
+    }
+
     /// The claim has become `now` (None: it is gone): does a reservation still need to hold devices for it?
     pub(super) fn confirm(&mut self, key: &Key, now: Option<&Claim>) {
         let Some(id) = self.reservations.by_claim.get(key) else {
@@ -144,6 +184,7 @@ impl Index {
         }
         if let Some((id, held)) = self.reservations.take(key) {
             self.unhold(id, &held);
+            self.stale_shares.insert(key.clone());
         }
     }
 

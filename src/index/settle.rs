@@ -24,6 +24,9 @@ impl Index {
         while let Some(id) = self.stale_holds.pop_first() {
             self.settle_hold(id);
         }
+        while let Some(key) = self.stale_shares.pop_first() {
+            self.settle_share(&key);
+        }
     }
 
     fn settle_pool(&mut self, key: &PoolKey) {

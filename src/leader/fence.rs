@@ -41,8 +41,8 @@ impl Cluster for Fence {
         self.write(self.inner.allocate(claim, allocation, pod)).await
     }
 
-    async fn reserve(&self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError> {
-        self.write(self.inner.reserve(claim, pod)).await
+    async fn reserve(&self, claim: &Claim, pod: &Consumer, slots: Option<usize>) -> Result<Claim, WriteError> {
+        self.write(self.inner.reserve(claim, pod, slots)).await
     }
 
     async fn unreserve(
@@ -69,6 +69,10 @@ impl Cluster for Fence {
 
     async fn ensure_template(&self, template: &Value) -> Result<(), WriteError> {
         self.write(self.inner.ensure_template(template)).await
+    }
+
+    async fn ensure_claim(&self, claim: &Value) -> Result<(), WriteError> {
+        self.write(self.inner.ensure_claim(claim)).await
     }
 
     async fn poke(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError> {

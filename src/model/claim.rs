@@ -105,6 +105,8 @@ pub struct Consumer {
 /// Names of templates that admission makes begin so: for whole cards, and for partitions of cards.
 pub const CARDS: &str = "wl-";
 pub const PARTITIONS: &str = "wlp-";
+/// Those of templates for a part of a card's consumable capacity.
+pub const SLOT_TEMPLATES: &str = "wl-slot-";
 /// The alternative that is a whole card, in a template that asks for a partition first.
 pub const CARD: &str = "card";
 
@@ -122,6 +124,10 @@ pub struct Claim {
     pub protected: bool,
     /// UID of the pod that owns it, where it was made from a template.
     pub owner_pod: Option<Name>,
+    /// Has our label; said of claims with the name of a shared one only.
+    pub managed: bool,
+    /// As that of a template, and of the same claims only.
+    pub last_used: i64,
     pub spec: Arc<ClaimSpec>,
     pub allocation: Option<Arc<Allocation>>,
     /// `allocation.allocationTimestamp`, in seconds since the epoch.

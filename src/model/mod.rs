@@ -16,12 +16,14 @@ mod power;
 mod product;
 mod quantity;
 mod refusal;
+mod share;
 
 pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, DeviceResult};
 pub use bits::Bits;
 pub use claim::{
     CARD, CARDS, Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count,
-    DeviceClass, DeviceRequest, FINALIZER, PARTITIONS, Request, RequestKind, SelectorText, SubRequest, not_older,
+    DeviceClass, DeviceRequest, FINALIZER, PARTITIONS, Request, RequestKind, SLOT_TEMPLATES, SelectorText, SubRequest,
+    not_older,
 };
 pub use conditions::{DeviceCondition, Readiness};
 pub use device::{
@@ -35,6 +37,7 @@ pub use power::{Budget, Classified, Classifier, WattOrigin};
 pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};
 pub use refusal::{Reason, Refusal};
+pub use share::{SHARE, SLOTS, Share};
 
 use std::sync::Arc;
 

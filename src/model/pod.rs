@@ -35,6 +35,8 @@ impl PodClaim {
 pub struct Pod {
     pub key: NamespacedName,
     pub uid: Name,
+    /// Seconds since the epoch; 0: not known.
+    pub created: i64,
     pub labels: Labels,
     /// Only keys of `wattlane.dev/`, `nvidia.com/`, `amd.com/` and `hami.io/`.
     pub annotations: Labels,

@@ -40,6 +40,8 @@ pub enum Reason {
     PowerBudget,
     /// More cards than the policy allows a pod of its namespace.
     NamespaceLimit,
+    /// All slots of a shared claim are taken, older pods wait for the free ones, or policy allows no sharing.
+    Slots,
     /// adminAccess in a namespace that does not allow it.
     AdminAccess,
     /// An API limit (32 results a claim, 256 consumers), or the step limit of our own search.
@@ -53,7 +55,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Reason; 23] = [
+    pub const ALL: [Reason; 24] = [
         Self::UnknownNode,
         Self::ClaimMissing,
         Self::ClaimUnusable,
@@ -72,6 +74,7 @@ impl Reason {
         Self::Topology,
         Self::PowerBudget,
         Self::NamespaceLimit,
+        Self::Slots,
         Self::AdminAccess,
         Self::Limit,
         Self::Unsupported,
@@ -99,6 +102,7 @@ impl Reason {
             Self::Topology => "topology",
             Self::PowerBudget => "power_budget",
             Self::NamespaceLimit => "namespace_limit",
+            Self::Slots => "slots",
             Self::AdminAccess => "admin_access",
             Self::Limit => "limit",
             Self::Unsupported => "unsupported",

@@ -15,6 +15,17 @@ pub struct NamespaceLimits {
     pub classes: Option<Vec<Name>>,
     /// Cards of one pod, each counted once. None: any number.
     pub most_cards: Option<u32>,
+    /// None: they share no devices through claims of ours.
+    pub slots: Option<Slots>,
+}
+
+/// How the pods of some namespaces share devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// Pods of one shared claim at most.
+    pub most: u32,
+    /// The only class whose devices are shared. None: any.
+    pub class: Option<Name>,
 }
 
 impl NamespaceLimits {

@@ -8,12 +8,13 @@ use super::allowed::Allowed;
 use super::group::{GROUP, Group};
 use super::limit::Limit;
 use super::matching::SelectorUse;
+use super::share::{Shared, shared};
 use super::wish::Wishes;
 use super::words::Texts;
 use super::{Context, Topology};
 use crate::model::{
     Allocation, CARD, CARDS, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, PARTITIONS, Pod, PodClaim,
-    PodClaimSource, Readiness, Reason, Refusal, Request, RequestKind,
+    PodClaimSource, Readiness, Reason, Refusal, Request, RequestKind, SHARE, SLOT_TEMPLATES, Share,
 };
 use crate::snapshot::{NodeEntry, Snapshot};
 
@@ -39,10 +40,14 @@ pub struct Demand {
     /// Extended resources without a claim that are cards, or that a DeviceClass maps (with what to say then where no device
     /// plugin of the node serves them).
     extended: Vec<(Name, Option<Refusal>)>,
+    /// A part of a card of a device plugin will do.
+    parts: bool,
     pub(super) wishes: Wishes,
     /// How many cards the pod may hold. None: any number.
     pub(super) limit: Option<Limit>,
     pub(super) group: Option<Group>,
+    /// Those of the claims that pods share.
+    shared: Vec<Shared>,
     pub(super) texts: Texts,
     spent: AtomicU32,
     cut: AtomicU32,
@@ -121,6 +126,7 @@ impl Demand {
         let limit = Limit::of(ctx, &pod.key.namespace)?;
         let mut claims: Vec<ClaimDemand> = vec![];
         let mut seen: Vec<NamespacedName> = vec![];
+        let mut shares: Vec<Shared> = vec![];
         for entry in &pod.claims {
             let Some(claim) = claim_of(ctx, pod, entry)? else {
                 continue;
@@ -129,7 +135,11 @@ impl Demand {
                 continue;
             }
             seen.push(claim.key.clone());
-            claims.push(match &claim.allocation {
+            if let Some((share, slots)) = shared(ctx, claim, pod)? {
+                wishes.shares(slots)?;
+                shares.push(share);
+            }
+            claims.push(match &given(ctx, claim, pod) {
                 Some(allocation) => {
                     has_room_for(claim, pod)?;
                     can_become_ready(claim, pod)?;
@@ -150,13 +160,20 @@ impl Demand {
             pod_uid: pod.uid.clone(),
             claims,
             extended: unclaimed(ctx, pod),
+            parts: pod.annotation(SHARE).is_some_and(|name| name != "false"),
             wishes,
             limit,
             group,
+            shared: shares,
             texts: Texts::default(),
             spent: AtomicU32::new(0),
             cut: AtomicU32::new(0),
         })
+    }
+
+    /// How many pods may have the claim at a time. None: it is not one that is shared so.
+    pub(super) fn slots(&self, claim: &Claim) -> Option<usize> {
+        self.shared.iter().find(|s| s.claim == claim.key).map(|s| s.most)
     }
 
     /// Nothing to allocate and nothing to check: every node will do.
@@ -167,6 +184,13 @@ impl Demand {
     /// What can be said about a node without looking at its devices.
     pub(super) fn admit(&self, ctx: Context<'_>, node: &NodeEntry) -> Result<(), Refusal> {
         for (name, mapped) in &self.extended {
+            if !self.parts && Snapshot::gives_parts(name, &node.node.labels) {
+                let words = format!(
+                    "the device plugin here gives {name} in parts that several pods share, and the pod asks for whole ones \
+                     ({SHARE} on the pod says that a part will do)"
+                );
+                return Err(Refusal::new(Reason::UnservedExtendedResource, words));
+            }
             if let Some(refusal) = mapped
                 && !node.node.extended_resources.contains(name)
             {
@@ -242,6 +266,16 @@ impl Demand {
     }
 }
 
+/// What the claim has, or is about to be given for another pod that shares it: its devices are not chosen twice.
+fn given(ctx: Context<'_>, claim: &Claim, pod: &Pod) -> Option<Arc<Allocation>> {
+    let coming = || {
+        let sharers = ctx.snapshot.sharers.get(&claim.key)?;
+        let (_, coming) = sharers.coming.as_ref().filter(|(of, _)| *of != pod.uid)?;
+        Some(coming.clone())
+    };
+    claim.allocation.clone().or_else(coming)
+}
+
 /// The claim an entry of the pod stands for. None: the controller decided that none is needed.
 fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<&'a Arc<Claim>>, Refusal> {
     if entry.generated == Some(None) && matches!(entry.source, PodClaimSource::Template(_)) {
@@ -305,10 +339,16 @@ impl NewClaim {
     /// `nvidia.com/gpu: N` in the pod as it was written, or partitions: admission made the template, whose names are its
     /// own, as is that of the alternative that is a card.
     fn mean(&mut self, entry: &PodClaim) {
-        let PodClaimSource::Template(name) = &entry.source else {
-            return;
-        };
         let alternatives = self.requests.iter_mut().flat_map(|r| &mut r.alternatives);
+        let name = match &entry.source {
+            PodClaimSource::Template(name) => name,
+            PodClaimSource::Claim(name) if Share::of_name(name).is_some() => name,
+            PodClaimSource::Claim(_) => return,
+        };
+        // A slot of consumable capacity is a part of a card by its own words.
+        if name.starts_with(SLOT_TEMPLATES) {
+            return;
+        }
         if name.starts_with(CARDS) {
             alternatives.for_each(|a| a.meant = Meant::Cards);
         } else if name.starts_with(PARTITIONS) {

@@ -21,6 +21,7 @@ mod quick;
 mod result;
 mod score;
 mod search;
+mod share;
 mod slots;
 mod solve;
 mod state;
@@ -31,10 +32,11 @@ mod words;
 
 use std::sync::Arc;
 
-pub use allowed::NamespaceLimits;
+pub use allowed::{NamespaceLimits, Slots};
 pub use demand::Demand;
 pub use held::{HELD, only_held};
 pub use score::{BEST, Rank, rank, score, scores};
+pub use share::{ShareState, shares};
 
 use crate::model::{Allocation, Claim, DeviceId, Name, Refusal};
 use crate::selector::Selectors;
@@ -113,6 +115,8 @@ pub struct ClaimPlacement {
     pub allocation: Arc<Allocation>,
     /// The claim carried this allocation already; nothing is to be written but the reservation.
     pub existing: bool,
+    /// The claim is shared by so many pods at most. None: it is not one of those.
+    pub slots: Option<usize>,
 }
 
 #[derive(Clone, Debug)]

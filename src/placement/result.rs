@@ -77,6 +77,7 @@ pub(super) fn placement(
                 claim: claim.clone(),
                 allocation: allocation.clone(),
                 existing: true,
+                slots: demand.slots(claim),
             },
             ClaimDemand::New(claim) => {
                 let allocation = allocation(demand, claim, new, node, view, choice);
@@ -85,6 +86,7 @@ pub(super) fn placement(
                     claim: claim.claim.clone(),
                     allocation: Arc::new(allocation),
                     existing: false,
+                    slots: demand.slots(&claim.claim),
                 }
             }
         });

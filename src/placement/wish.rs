@@ -1,7 +1,7 @@
 //! What a pod's annotations ask of its devices. Reads them once per request; knows nothing of nodes.
 
 use super::Topology;
-use super::allowed::Allowed;
+use super::allowed::{Allowed, Slots};
 use crate::model::{CLASS, Name, Pod, Reason, Refusal};
 use crate::snapshot::PoolDevice;
 
@@ -67,6 +67,23 @@ impl Wishes {
             no_uuid: list(pod, NO_UUID)?,
             allowed: None,
         })
+    }
+
+    /// The pod shares a device, which policy may hold to one class.
+    pub(super) fn shares(&mut self, slots: Option<&Slots>) -> Result<(), Refusal> {
+        let Some(only) = slots.and_then(|s| s.class.as_ref()) else {
+            return Ok(());
+        };
+        match &self.class {
+            Some(class) if class != only => {
+                let words = format!("the pod asks for class {class}, but devices of class {only} only are shared here");
+                Err(Refusal::new(Reason::WrongClass, words))
+            }
+            _ => {
+                self.class = Some(only.clone());
+                Ok(())
+            }
+        }
     }
 
     /// Whether the namespace may use devices of the class.

@@ -50,6 +50,9 @@ pub struct NamespaceReport {
     /// None: every class.
     pub allowed_classes: Option<Vec<Name>>,
     pub max_gpus_per_pod: Option<u32>,
+    /// How its pods may share a device, in words. None: they may not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<String>,
     /// Namespaces for which it is the first that matches, opted in or not. None: no cluster was given.
     pub namespaces: Option<usize>,
 }
@@ -121,6 +124,7 @@ fn namespaces(policy: &Policy, snapshot: Option<&Snapshot>) -> Vec<NamespaceRepo
         default_class: rule.default_class.clone(),
         allowed_classes: rule.allowed_classes.clone(),
         max_gpus_per_pod: rule.max_gpus_per_pod,
+        sharing: rule.sharing.as_ref().map(super::Sharing::words),
         namespaces: snapshot.map(|s| {
             let all = s.namespaces.iter();
             let first = all.filter_map(|(_, n)| policy.namespace_rule(&n.labels));

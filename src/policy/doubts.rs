@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::census::Census;
-use super::{Defaults, Policy, PolicyError};
+use super::{Defaults, Policy, PolicyError, SHARING_DRIVER, Strategy};
 use crate::model::{Name, Quantity};
 use crate::snapshot::Snapshot;
 
@@ -36,6 +36,7 @@ pub fn doubts(policy: &Policy, census: &Census, snapshot: Option<&Snapshot>) -> 
         for_nobody(&mut doubts, policy, snapshot);
         demand_mix(&mut doubts, policy, snapshot);
     }
+    sharing(&mut doubts, policy, census, snapshot);
     doubts.0
 }
 
@@ -231,6 +232,53 @@ fn device_classes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
             doubts.say(
                 format!("defaults.partitionClasses[{:?}]", &**resource),
                 format!("this cluster has no DeviceClass {class}: partitions of {resource} are not claimed; {there}"),
+            );
+        }
+    }
+}
+
+/// A slot that nobody can take, or that promises what nobody keeps.
+fn sharing(doubts: &mut Doubts, policy: &Policy, census: &Census, snapshot: Option<&Snapshot>) {
+    let rules = policy.namespaces.iter().enumerate();
+    for (i, sharing) in rules.filter_map(|(i, rule)| Some((i, rule.sharing.as_ref()?))) {
+        let at = format!("namespaces[{i}].sharing");
+        if sharing.memory_per_slot.is_some() && sharing.strategy != Strategy::Mps {
+            doubts.say(
+                format!("{at}.memoryPerSlot"),
+                "time-slicing limits no memory: it counts on devices with consumable capacity only",
+            );
+        }
+        let Some(snapshot) = snapshot else { continue };
+        if let Some(class) = &sharing.class
+            && !census.classes.iter().any(|c| c.name == *class && c.devices != Some(0))
+        {
+            doubts.say(
+                format!("{at}.class"),
+                format!("no device of this cluster is of class {class}"),
+            );
+        }
+        let pools = || snapshot.pools.iter().flatten().map(|state| &state.pool);
+        let shareable =
+            pools().any(|pool| &*pool.driver == SHARING_DRIVER || pool.devices.iter().any(|d| d.device.allow_multiple));
+        let claimed = |(resource, class): (&Name, &Name)| {
+            let class = snapshot.class_for(resource, Some(class));
+            class.is_some_and(|_| snapshot.may_hold(resource, None, SHARING_DRIVER))
+        };
+        if !policy.defaults.device_classes.iter().any(claimed) {
+            doubts.say(
+                at.as_str(),
+                format!(
+                    "this cluster has no DeviceClass to claim a device of {SHARING_DRIVER} from, the driver with a sharing \
+                     configuration: pods that ask for a slot are refused unless their devices have consumable capacity"
+                ),
+            );
+        } else if !shareable {
+            doubts.say(
+                at,
+                format!(
+                    "no driver of this cluster can share a device: {SHARING_DRIVER} publishes none, and no other device has \
+                     consumable capacity"
+                ),
             );
         }
     }

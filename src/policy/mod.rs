@@ -15,6 +15,8 @@ mod product;
 mod read;
 mod read_class;
 mod read_namespace;
+mod read_sharing;
+mod sharing;
 mod types;
 mod watts;
 
@@ -25,4 +27,5 @@ pub use doubts::doubts;
 pub use names::HAMI_AMOUNTS;
 pub use product::class_name;
 pub use read::PolicyError;
+pub use sharing::{SHARING_DRIVER, Sharing, Strategy};
 pub use types::{Class, Defaults, NamespaceRule, NodeOrder, Placement, PodPatch, Policy, PowerDomain};

@@ -41,14 +41,6 @@ impl Reader<'_> {
         classes
     }
 
-    /// A switch of a later version: whoever sets it counts on it.
-    pub(super) fn no_sharing(&mut self, sharing: Field) {
-        if sharing.is_given() {
-            let message = "sharing devices between pods is not built in this version: leave it out";
-            self.error(sharing.path, message);
-        }
-    }
-
     pub(super) fn patch(&mut self, field: Field) -> PodPatch {
         let Some(mut raw) = field.mapping(&mut self.errors) else {
             return PodPatch::default();

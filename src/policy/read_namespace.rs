@@ -31,8 +31,16 @@ impl Reader<'_> {
             allowed_classes: allowed,
             max_gpus_per_pod: raw.field("maxGpusPerPod").count(&mut self.errors),
             patch: self.patch(raw.field("patch")),
+            sharing: self.sharing(raw.field("sharing")),
         };
-        self.no_sharing(raw.field("sharing"));
+        if let (Some(sharing), Some(allowed)) = (&rule.sharing, &rule.allowed_classes)
+            && let Some(class) = sharing.class.as_ref().filter(|c| !allowed.contains(c))
+        {
+            self.error(
+                format!("{}.class", raw.at("sharing")),
+                format!("{class:?} is not in allowedClasses"),
+            );
+        }
         raw.close(&mut self.errors);
         rule
     }

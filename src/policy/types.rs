@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
+use super::sharing::Sharing;
 use crate::model::{Labels, Name};
 use crate::placement::{NamespaceLimits, Rules, Topology};
 use crate::selector::Selector;
@@ -81,6 +82,8 @@ pub struct NamespaceRule {
     pub max_gpus_per_pod: Option<u32>,
     /// Beside what the pod's class adds, which comes first.
     pub patch: PodPatch,
+    /// None: its pods share nothing.
+    pub sharing: Option<Sharing>,
 }
 
 impl NamespaceRule {
@@ -156,6 +159,7 @@ impl Policy {
             matches: rule.matches.clone(),
             classes: rule.allowed_classes.clone(),
             most_cards: rule.max_gpus_per_pod,
+            slots: rule.sharing.as_ref().map(Sharing::slots),
         });
         rules.collect()
     }

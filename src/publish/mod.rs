@@ -1,11 +1,13 @@
 //! The index task and its two halves: the handle that feeds it, and the reader that sees its snapshots.
 //!
-//! `task` owns the loop, `pokes` decides which refused pods are worth another try, `unbound` which pods get no more holds.
+//! `task` owns the loop, `pokes` decides which refused pods are worth another try, `unbound` which pods get no more holds,
+//! `turns` how long pods wait for an older one at a shared device.
 
 mod pokes;
 mod task;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod unbound;
 
 use std::sync::Arc;

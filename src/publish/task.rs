@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::pokes::{self, News};
+use super::turns::Turns;
 use super::unbound::Unbound;
 use super::{Fits, IndexHandle, Message, Poke, Reader};
 use crate::index::{Conflict, HoldEnd, HoldId, Index, Reservation, ReservationId};
@@ -110,6 +111,7 @@ pub fn spawn(index: Index, fits: Arc<Fits>) -> Running {
         stats: stats.clone(),
         ends: VecDeque::new(),
         unbound: Unbound::default(),
+        turns: Turns::default(),
     };
     let task = tokio::spawn(state.run(rx));
     Running {
@@ -141,6 +143,7 @@ struct Loop {
     /// When the next holds end: these and all that are older.
     ends: VecDeque<(Instant, HoldId)>,
     unbound: Unbound,
+    turns: Turns,
 }
 
 impl Loop {
@@ -148,8 +151,9 @@ impl Loop {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             let news = rx.recv_many(&mut batch, BATCH);
-            let ended = match self.ends.front() {
-                Some((at, _)) => timeout_at(*at, news).await == Ok(0),
+            let ends = self.ends.front().map(|(at, _)| *at);
+            let ended = match ends.into_iter().chain(self.turns.due()).min() {
+                Some(at) => timeout_at(at, news).await == Ok(0),
                 None => news.await == 0,
             };
             if ended {
@@ -237,6 +241,7 @@ impl Loop {
     }
 
     fn publish(&mut self) {
+        self.turns.look(&mut self.index, Instant::now());
         if let Some(snapshot) = self.index.publish() {
             let version = snapshot.version;
             self.current.store(snapshot);

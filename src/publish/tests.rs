@@ -35,6 +35,7 @@ fn pod(name: &str) -> Arc<Pod> {
     Arc::new(Pod {
         key: NamespacedName::new("ns", name),
         uid: format!("uid-{name}").into(),
+        created: 0,
         labels: Arc::default(),
         annotations: Arc::default(),
         scheduler_name: "wattlane".into(),
@@ -191,6 +192,7 @@ async fn a_reservation_that_nobody_waits_for_is_released() {
                 uid: "u".into(),
                 results: vec![],
             }],
+            slots: vec![],
         };
         let index = running.index.clone();
         let mut waiting = Box::pin(async move { index.reserve(reservation).await });
@@ -262,6 +264,7 @@ fn card_for(pod: &str) -> crate::index::Reservation {
             uid: "u".into(),
             results: vec![device],
         }],
+        slots: vec![],
     }
 }
 

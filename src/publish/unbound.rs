@@ -113,6 +113,7 @@ mod tests {
             pod_uid: "uid-p".into(),
             node: "n".into(),
             claims: vec![],
+            slots: vec![],
         };
         assert!(unbound.may_hold(&wanted, Instant::now()).is_ok());
         assert_eq!((unbound.pods.len(), unbound.last.len()), (0, 0));

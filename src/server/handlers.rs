@@ -96,7 +96,7 @@ impl Handlers {
         let pod = read_pod(args.pod)?;
         record(&pod);
         let (snapshot, pod) = self.picture(Arc::new(pod)).await;
-        let held = snapshot.hold_of(&pod).map(|hold| hold.id);
+        let held = snapshot.held_for(&pod);
         let snapshot = match snapshot.as_seen_by(&pod) {
             Cow::Borrowed(_) => snapshot,
             Cow::Owned(seen) => Arc::new(seen),

@@ -76,9 +76,19 @@ impl Snapshot {
         }
     }
 
-    /// The pod's own hold.
+    /// The pod's own hold of devices.
     pub fn hold_of<'a>(&'a self, pod: &'a Pod) -> Option<&'a Hold> {
         self.on_claims_of(pod).find(|hold| hold.pod_uid == pod.uid)
+    }
+
+    /// The pod's own hold, be it of devices or of a slot only.
+    pub fn held_for(&self, pod: &Pod) -> Option<HoldId> {
+        self.hold_of(pod).map(|hold| hold.id).or_else(|| {
+            let claims = pod.claims.iter().filter(|_| !self.sharers.is_empty());
+            let sharers = claims.filter_map(|c| self.sharers.get(&pod.claim_key(c.claim_name()?)));
+            let mut seats = sharers.flat_map(|s| &s.seats);
+            seats.find(|seat| seat.pod_uid == pod.uid)?.hold
+        })
     }
 
     /// As it would be if nothing were held for anybody. None: nothing is.

@@ -2,12 +2,21 @@
 //! Answered generously. A wrong yes keeps cards of a node unused and says so; a wrong no gives a card twice.
 
 use super::Snapshot;
-use crate::model::DeviceClass;
+use crate::model::{DeviceClass, Labels};
 
 impl Snapshot {
     /// Whether a vendor's device plugin offers cards, or parts of them, under this name.
     pub fn names_cards(resource: &str) -> bool {
         driver_of(resource).is_some()
+    }
+
+    /// Whether a node's device plugin gives parts of devices under the name of whole ones, by time-slicing or MPS: what GPU
+    /// feature discovery says in the node's labels. Renamed ones (`gpu.shared`) say it themselves.
+    pub fn gives_parts(resource: &str, labels: &Labels) -> bool {
+        let replicas = labels.get(format!("{resource}.replicas").as_str());
+        let several = replicas.is_some_and(|n| n.parse::<u32>().is_ok_and(|n| n > 1));
+        let product = labels.get("nvidia.com/gpu.product");
+        several || resource == "nvidia.com/gpu" && product.is_some_and(|p| p.ends_with("-SHARED"))
     }
 
     /// Whether a pod that was given the extended resource without a claim may hold devices of the driver. `named`: the
@@ -89,6 +98,30 @@ mod tests {
         }
         // Whatever class the policy has for it: the plugin's cards are the vendor's.
         assert_eq!(holds(&s, "nvidia.com/gpu", Some("gpu.example.com")), ["gpu.nvidia.com"]);
+    }
+
+    #[test]
+    fn parts_under_the_name_of_whole_cards_are_told_by_the_labels() {
+        let parts = |resource: &str, labels: &[(&str, &str)]| {
+            let labels = labels.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+            Snapshot::gives_parts(resource, &Arc::new(labels.collect()))
+        };
+        let replicas = |n| [("nvidia.com/gpu.replicas", n)];
+        assert!(parts("nvidia.com/gpu", &replicas("4")));
+        assert!(parts(
+            "nvidia.com/gpu",
+            &[("nvidia.com/gpu.product", "Tesla-T4-SHARED")]
+        ));
+        assert!(parts(
+            "nvidia.com/mig-1g.10gb",
+            &[("nvidia.com/mig-1g.10gb.replicas", "2")]
+        ));
+        for whole in ["0", "1", "", "x"] {
+            assert!(!parts("nvidia.com/gpu", &replicas(whole)), "{whole}");
+        }
+        assert!(!parts("nvidia.com/gpu", &[("nvidia.com/gpu.product", "Tesla-T4")]));
+        assert!(!parts("nvidia.com/gpu", &[("nvidia.com/mig-1g.10gb.replicas", "2")]));
+        assert!(!parts("amd.com/gpu", &[("nvidia.com/gpu.product", "Tesla-T4-SHARED")]));
     }
 
     #[test]

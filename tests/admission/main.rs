@@ -2,6 +2,7 @@
 
 mod properties;
 mod runtime;
+mod shares;
 mod skips;
 mod sweep;
 mod world;
@@ -30,10 +31,16 @@ fn shown(decision: &Decision, namespace: &str) -> Value {
         Decision::Patch {
             ops,
             templates,
+            shared,
             warnings,
         } => {
             let templates: Vec<_> = templates.iter().map(|t| t.object(namespace)).collect();
-            json!({"patch": ops, "templates": templates, "warnings": warnings})
+            let shared: Vec<_> = shared.iter().map(|s| s.object(namespace)).collect();
+            let mut shown = json!({"patch": ops, "templates": templates, "warnings": warnings});
+            if !shared.is_empty() {
+                shown["shared"] = json!(shared);
+            }
+            shown
         }
     }
 }

@@ -22,7 +22,7 @@ fn index() -> Index {
     Index::new(Arc::new(PolicyClassifier::new(Arc::default())))
 }
 
-struct Unwatched;
+pub(crate) struct Unwatched;
 
 impl WatchStatus for Unwatched {
     fn alive(&self, _: Kind) {}

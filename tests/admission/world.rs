@@ -42,6 +42,9 @@ namespaces:
     annotations: {example.com/a.b: batch, example.com/queue: "q/1~2"}
     labels: {example.com/class: batch, example.com/tier: low}
     sharedMemory: 1Gi
+- match: {team: chat}
+  defaultClass: h20-500w
+  sharing: {slots: 4, strategy: mps, memoryPerSlot: 10Gi, class: l4-72w}
 defaults: {runtimeClassName: nvidia}
 "#;
 

@@ -494,3 +494,32 @@ fn kinds_are_told_apart() {
         assert_eq!(kind.as_str().replace('-', ""), kind.reason().to_lowercase());
     }
 }
+
+#[test]
+fn more_pods_than_slots_have_a_shared_claim() {
+    let mut world = World::new();
+    let name = "wl-share-chat-x2-0123456789";
+    let mut shared = claim(name, "n1", &["gpu-1"], Some("b"));
+    for user in ["b", "c", "d"] {
+        world.put(pod(user, "n1", &[name]));
+    }
+    let users = |names: &[&str]| -> serde_json::Value {
+        let of = |u: &&str| json!({"resource": "pods", "name": u, "uid": u});
+        names.iter().map(of).collect()
+    };
+    shared["status"]["reservedFor"] = users(&["b", "c"]);
+    world.put(shared.clone());
+    assert!(
+        !world.found().iter().any(|f| f.starts_with("slots-overdrawn")),
+        "{:?}",
+        world.found()
+    );
+    shared["status"]["reservedFor"] = users(&["b", "c", "d"]);
+    world.put(shared);
+    assert_eq!(world.found(), [format!("slots-overdrawn ResourceClaim ml/{name}")]);
+    assert!(
+        world.words().contains("shared by 3 pods (b, c, d), and has 2 slots"),
+        "{}",
+        world.words()
+    );
+}

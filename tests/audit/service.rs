@@ -37,7 +37,7 @@ impl Cluster for Listening {
     async fn allocate(&self, _: &Claim, _: &Allocation, _: &Consumer) -> Result<Claim, WriteError> {
         refused()
     }
-    async fn reserve(&self, _: &Claim, _: &Consumer) -> Result<Claim, WriteError> {
+    async fn reserve(&self, _: &Claim, _: &Consumer, _: Option<usize>) -> Result<Claim, WriteError> {
         refused()
     }
     async fn unreserve(&self, _: &NamespacedName, _: &str, _: &Consumer, _: bool) -> Result<(), WriteError> {

@@ -8,6 +8,7 @@ mod partitions;
 mod power;
 mod probe;
 mod real_slices;
+mod shares;
 mod topology;
 
 use std::path::Path;

@@ -30,6 +30,7 @@ mod probe;
 mod rbac;
 mod refusal;
 mod rotation;
+mod shares;
 mod strangers;
 mod taint_rules;
 mod templates;

@@ -35,6 +35,7 @@ fn reserve(index: &mut Index, pool: &str, on: &str) -> Result<(), String> {
         pod_uid: "p".into(),
         node: on.into(),
         claims,
+        slots: vec![],
     };
     let id = index.reserve(reservation).map_err(|e| e.to_string())?;
     index.release(id);

@@ -108,6 +108,7 @@ fn reservation(pod: usize, node: usize, wanted: &[Option<Vec<DeviceResult>>]) ->
         pod_uid: PODS[pod].into(),
         node: NODES[node].into(),
         claims: claims.collect(),
+        slots: vec![],
     }
 }
 
@@ -451,6 +452,7 @@ fn holds_are_bounded() {
                 uid: "u".into(),
                 results: if i < 2 { vec![share] } else { vec![] },
             }],
+            slots: vec![],
         }
     };
     for i in 0..many {

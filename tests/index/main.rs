@@ -3,6 +3,7 @@
 mod holders;
 mod holds;
 mod property;
+mod shares;
 mod support;
 mod wiring;
 
@@ -30,6 +31,7 @@ fn reservation(claim: &str, uid: &str, results: Vec<DeviceResult>) -> Reservatio
             uid: uid.into(),
             results,
         }],
+        slots: vec![],
     }
 }
 

@@ -238,6 +238,7 @@ fn step(index: &mut Index, expected: &mut Expected, op: Op) -> Result<(), TestCa
                 pod_uid: "p".into(),
                 node: "n0".into(),
                 claims: claims.clone(),
+                slots: vec![],
             };
             match index.reserve(reservation) {
                 Ok(id) => drop(expected.held.insert(id.0, claims)),

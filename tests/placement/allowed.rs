@@ -15,6 +15,7 @@ fn world(team: &str) -> World {
         matches: [("team".into(), team.into())].into(),
         classes: Some(classes.iter().map(|c| (*c).into()).collect()),
         most_cards: None,
+        slots: None,
     };
     world.rules.allowed = Arc::new([rule("research", &["small"]), rule("intern", &[])]);
     world.namespace(json!({"team": team}));

@@ -361,6 +361,7 @@ impl Case {
                 matches: [].into(),
                 classes: None,
                 most_cards: self.most,
+                slots: None,
             }]);
         }
         world.labelled_node("n", json!({"rack": "n"}));

@@ -14,6 +14,7 @@ fn rules(most: u32) -> Arc<[NamespaceLimits]> {
         matches: [("team".into(), team.into())].into(),
         classes: None,
         most_cards: most,
+        slots: None,
     };
     Arc::new([rule("free", None), rule("research", Some(most))])
 }

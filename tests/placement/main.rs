@@ -11,6 +11,7 @@ mod power;
 mod reasons;
 mod refused_pods;
 mod scores;
+mod shares;
 mod slots;
 mod topology;
 mod world;

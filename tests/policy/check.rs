@@ -225,29 +225,49 @@ fn the_rules_for_namespaces_are_listed_with_whom_they_are_for() {
         };
         cluster.namespaces.insert(name.into(), Arc::new(namespace));
     }
-    let body = "namespaces: [{match: {team: x}, allowedClasses: [l4-72w], maxGpusPerPod: 2}, {match: {}}]";
+    let body = "namespaces: [{match: {team: x}, allowedClasses: [l4-72w], maxGpusPerPod: 2}, \
+        {match: {}, sharing: {slots: 4, strategy: time-slicing, memoryPerSlot: 8Gi}}]";
     let report = check(&format!("{HEAD}{body}"), Some(&cluster));
     let (json, text) = printed(&report);
     assert_eq!(
         json["namespaces"],
         json!([
             {"match": {"team": "x"}, "defaultClass": "l4-72w", "allowedClasses": ["l4-72w"], "maxGpusPerPod": 2, "namespaces": 2},
-            {"match": {}, "defaultClass": null, "allowedClasses": null, "maxGpusPerPod": null, "namespaces": 1},
+            {"match": {}, "defaultClass": null, "allowedClasses": null, "maxGpusPerPod": null,
+                "sharing": "4 slots, time-slicing, 8Gi each", "namespaces": 1},
         ])
     );
     let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
-    assert!(lines.contains(&vec!["team=x", "2", "l4-72w", "l4-72w", "2"]), "{text}");
-    assert!(lines.contains(&vec!["(all)", "1", "-", "(all)", "-"]), "{text}");
+    assert!(
+        lines.contains(&vec!["team=x", "2", "l4-72w", "l4-72w", "2", "-"]),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "(all)            1       -              (all)            -                4 slots, time-slicing, 8Gi each"
+        ),
+        "{text}"
+    );
+    let warned = |path: &str| {
+        report
+            .warnings
+            .iter()
+            .find(|w| w.path == path)
+            .map(|w| w.message.as_str())
+    };
+    let memory = warned("namespaces[1].sharing.memoryPerSlot");
+    assert!(memory.is_some_and(|m| m.contains("limits no memory")), "{text}");
+    let nobody = warned("namespaces[1].sharing");
+    assert!(nobody.is_some_and(|m| m.contains("no DeviceClass")), "{text}");
     // A misspelt key or value restricts nobody.
-    let body =
+    let misspelt =
         "namespaces: [{match: {taem: x}}, {match: {team: x, tier: low}}, {match: {team: y}}, {match: {team: z}}]";
     let want = [
         "namespaces[0].match: no namespace of this cluster has taem=x",
         "namespaces[1].match: no namespace of this cluster has team=x and tier=low",
         "namespaces[3].match: no namespace of this cluster has team=z",
     ];
-    assert_eq!(warnings(body, Some(&cluster)), want);
-    let body = "namespaces: [{match: {team: x}, allowedClasses: [l4-72w], maxGpusPerPod: 2}, {match: {}}]";
+    assert_eq!(warnings(misspelt, Some(&cluster)), want);
     let (_, text) = printed(&check(&format!("{HEAD}{body}"), None));
     assert!(text.contains("NAMESPACES WITH") && text.contains("team=x"), "{text}");
 }

@@ -243,11 +243,51 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "namespaces: [{match: {}, sharing: true}]",
-            "namespaces[0].sharing: sharing devices between pods is not built",
+            "namespaces[0].sharing: must be a mapping, not true",
         ),
         (
             "classes: [{name: a, match: \"true\", sharing: {slots: 4}}]",
-            "classes[0].sharing: sharing devices between pods is not built",
+            "classes[0].sharing: is for rules of namespaces",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {strategy: mps}}]",
+            "namespaces[0].sharing.slots: is needed",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 4}}]",
+            "namespaces[0].sharing.strategy: is needed",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 4, strategy: magic}}]",
+            "namespaces[0].sharing.strategy: must be time-slicing or mps",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 1, strategy: time-slicing}}]",
+            "namespaces[0].sharing.slots: must be 2 to 256",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 49, strategy: mps}}]",
+            "namespaces[0].sharing.slots: must be 2 to 48",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 4, strategy: mps, interval: Long}}]",
+            "namespaces[0].sharing.interval: is for the strategy time-slicing",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 4, strategy: time-slicing, interval: long}}]",
+            "namespaces[0].sharing.interval: must be one of Default, Short, Medium, Long",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 4, strategy: mps, memoryPerSlot: -1Gi}}]",
+            "namespaces[0].sharing.memoryPerSlot: must be a size",
+        ),
+        (
+            "namespaces: [{match: {}, allowedClasses: [a], sharing: {slots: 4, strategy: mps, class: b}}]",
+            "namespaces[0].sharing.class: \"b\" is not in allowedClasses",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 4, strategy: mps, slot: 5}}]",
+            "namespaces[0].sharing.slot: unknown field; did you mean slots?",
         ),
         (
             "defaults: {schedulerName: default-scheduler}",

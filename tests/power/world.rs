@@ -135,6 +135,7 @@ impl World {
             pod_uid: "p".into(),
             node: node.into(),
             claims: claims.collect(),
+            slots: vec![],
         };
         let result = self.index.reserve(reservation);
         self.publish();

@@ -264,8 +264,8 @@ impl Cluster for Networked {
         self.api.allocate(claim, allocation, pod).await
     }
 
-    async fn reserve(&self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError> {
-        self.api.reserve(claim, pod).await
+    async fn reserve(&self, claim: &Claim, pod: &Consumer, slots: Option<usize>) -> Result<Claim, WriteError> {
+        self.api.reserve(claim, pod, slots).await
     }
 
     async fn unreserve(
@@ -288,6 +288,10 @@ impl Cluster for Networked {
 
     async fn bind(&self, pod: &NamespacedName, uid: &str, node: &str) -> Result<(), WriteError> {
         self.api.bind(pod, uid, node).await
+    }
+
+    async fn ensure_claim(&self, claim: &Value) -> Result<(), WriteError> {
+        self.api.ensure_claim(claim).await
     }
 
     async fn ensure_template(&self, template: &Value) -> Result<(), WriteError> {

@@ -196,6 +196,7 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("wattlane_requests_total", &["outcome", "verb"]),
     ("wattlane_reservations", &[]),
     ("wattlane_searches_cut_total", &["verb"]),
+    ("wattlane_shared_claims", &[]),
     ("wattlane_snapshot_version", &[]),
     ("wattlane_templates_swept_total", &["outcome"]),
     ("wattlane_tls_ca_expiry_timestamp_seconds", &[]),

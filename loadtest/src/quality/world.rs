@@ -224,6 +224,7 @@ impl World {
             pod_uid: pod.uid.clone(),
             node: node_name(node).into(),
             claims: claims.collect(),
+            slots: vec![],
         })?;
         let mut cards = vec![];
         for placed in &placed.claims {

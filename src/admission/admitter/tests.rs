@@ -32,7 +32,7 @@ impl Cluster for Templates {
     async fn allocate(&self, _: &Claim, _: &Allocation, _: &Consumer) -> Result<Claim, WriteError> {
         unused()
     }
-    async fn reserve(&self, _: &Claim, _: &Consumer) -> Result<Claim, WriteError> {
+    async fn reserve(&self, _: &Claim, _: &Consumer, _: Option<usize>) -> Result<Claim, WriteError> {
         unused()
     }
     async fn unreserve(&self, _: &NamespacedName, _: &str, _: &Consumer, _: bool) -> Result<(), WriteError> {

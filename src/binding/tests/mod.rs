@@ -7,6 +7,7 @@ mod faults;
 mod give_back;
 mod leadership;
 mod ready;
+mod shares;
 mod single;
 mod world;
 
@@ -164,6 +165,7 @@ fn new_pod(name: &str, claims: &[Name]) -> Pod {
     Pod {
         key: NamespacedName::new("ns", name),
         uid: format!("uid-of-{name}").into(),
+        created: 0,
         labels: Arc::default(),
         annotations: Arc::default(),
         scheduler_name: "wattlane".into(),
@@ -235,6 +237,7 @@ fn first_free(snapshot: &Snapshot, pod: &Pod, node: &Name) -> Result<Vec<ClaimPl
             }
         };
         placed.push(ClaimPlacement {
+            slots: claim.share().map(|s| s.slots as usize),
             claim: claim.clone(),
             existing: claim.allocation.is_some(),
             allocation,

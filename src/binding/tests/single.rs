@@ -73,6 +73,7 @@ async fn a_failed_bind_drops_the_hold_it_began_with() {
                 pod_uid: pod.uid.clone(),
                 node: "n1".into(),
                 claims: claims.collect(),
+                slots: vec![],
             })
         };
         hold().await.expect("held");

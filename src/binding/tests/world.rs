@@ -86,13 +86,19 @@ impl State {
         Ok(self.touch_claim(&claim.key))
     }
 
-    fn reserve(&mut self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError> {
+    fn reserve(&mut self, claim: &Claim, pod: &Consumer, slots: Option<usize>) -> Result<Claim, WriteError> {
         let found = self.claim(&claim.key, &claim.uid)?;
         if found.allocation != claim.allocation {
             return Err(WriteError::Conflict("no longer allocated so".to_owned()));
         }
         if found.reserved_for.contains(pod) {
             return Ok(found.clone());
+        }
+        if slots.is_some_and(|most| found.reserved_for.len() >= most) {
+            return Err(WriteError::Conflict(format!(
+                "all slots of ResourceClaim {} are taken",
+                claim.key
+            )));
         }
         found.reserved_for.push(pod.clone());
         Ok(self.touch_claim(&claim.key))
@@ -304,11 +310,11 @@ impl Cluster for World {
         .await
     }
 
-    async fn reserve(&self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError> {
+    async fn reserve(&self, claim: &Claim, pod: &Consumer, slots: Option<usize>) -> Result<Claim, WriteError> {
         let (c, p) = (claim.clone(), pod.clone());
         self.call(
             Step::Reserve,
-            move |s| s.reserve(&c, &p),
+            move |s| s.reserve(&c, &p, slots),
             |s| s.delete_claim(&claim.key),
         )
         .await

@@ -7,6 +7,7 @@
 mod assume;
 mod load;
 mod pods;
+mod shares;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -166,8 +167,8 @@ impl Cluster for Embedded {
         self.write(|state| state.allocate(claim, allocation, pod)).await
     }
 
-    async fn reserve(&self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError> {
-        self.write(|state| state.reserve(claim, pod)).await
+    async fn reserve(&self, claim: &Claim, pod: &Consumer, slots: Option<usize>) -> Result<Claim, WriteError> {
+        self.write(|state| state.reserve(claim, pod, slots)).await
     }
 
     async fn unreserve(
@@ -202,6 +203,14 @@ impl Cluster for Embedded {
 
     async fn remove_template(&self, template: &ClaimTemplate) -> Result<(), WriteError> {
         self.write(|state| state.remove_template(template)).await
+    }
+
+    async fn ensure_claim(&self, claim: &Value) -> Result<(), WriteError> {
+        self.write(|state| state.ensure_claim(claim)).await
+    }
+
+    async fn remove_claim(&self, claim: &Claim) -> Result<(), WriteError> {
+        self.write(|state| state.remove_shared(claim)).await
     }
 
     /// Nobody schedules again here: whoever created a pod tries it when they like.

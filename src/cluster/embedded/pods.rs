@@ -94,6 +94,8 @@ impl State {
                 deleting: false,
                 protected: false,
                 owner_pod: Some(pod.uid.clone()),
+                managed: false,
+                last_used: 0,
                 spec: template.spec.clone(),
                 allocation: None,
                 allocated_at: None,

@@ -170,7 +170,7 @@ impl State {
         Ok(self.put_claim(found))
     }
 
-    pub(super) fn reserve(&mut self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError> {
+    pub(super) fn reserve(&mut self, claim: &Claim, pod: &Consumer, slots: Option<usize>) -> Result<Claim, WriteError> {
         let mut found = self.same_claim(claim)?;
         // The devices the pod was placed on: a claim can be freed and given again between two reads.
         let devices = |c: &Claim| c.allocation.as_ref().map(|a| a.results.clone());
@@ -182,6 +182,12 @@ impl State {
         }
         if found.reserved_for.iter().any(|c| c.uid == pod.uid) {
             return Ok(found);
+        }
+        if slots.is_some_and(|most| found.reserved_for.len() >= most) {
+            return Err(WriteError::Conflict(format!(
+                "all slots of ResourceClaim {} are taken",
+                claim.key
+            )));
         }
         if found.deleting {
             let what = format!("ResourceClaim {} is being deleted: nobody new may use it", found.key);

@@ -234,16 +234,16 @@ async fn a_shared_claim_is_freed_with_its_last_pod() {
     let a = cluster.create_pod(pod("a", shares())).await.unwrap();
     let b = cluster.create_pod(pod("b", shares())).await.unwrap();
     let start = claim(&cluster, "shared").await;
-    conflict(cluster.reserve(&start, &consumer(&a)).await);
+    conflict(cluster.reserve(&start, &consumer(&a), None).await);
     let first = cluster.allocate(&start, &device("gpu-0"), &consumer(&a)).await.unwrap();
-    let both = cluster.reserve(&first, &consumer(&b)).await.unwrap();
+    let both = cluster.reserve(&first, &consumer(&b), None).await.unwrap();
     // As often as you like, also with what was read before; but not where it was given again meanwhile.
-    assert_eq!(cluster.reserve(&first, &consumer(&b)).await, Ok(both.clone()));
+    assert_eq!(cluster.reserve(&first, &consumer(&b), None).await, Ok(both.clone()));
     let placed_elsewhere = Claim {
         allocation: Some(Arc::new(device("gpu-1"))),
         ..first.clone()
     };
-    conflict(cluster.reserve(&placed_elsewhere, &consumer(&b)).await);
+    conflict(cluster.reserve(&placed_elsewhere, &consumer(&b), None).await);
 
     cluster.delete_pod("ml", "a").await.unwrap();
     let left = claim(&cluster, "shared").await;
@@ -261,7 +261,7 @@ async fn undoing_takes_back_only_what_is_there() {
     let (p, q) = (numbered("p", "p"), numbered("q", "q"));
     let start = claim(&cluster, "shared").await;
     let first = cluster.allocate(&start, &device("gpu-0"), &p).await.unwrap();
-    cluster.reserve(&first, &q).await.unwrap();
+    cluster.reserve(&first, &q, None).await.unwrap();
     cluster.unreserve(&start.key, &start.uid, &p, true).await.unwrap();
     let left = claim(&cluster, "shared").await;
     assert!(
@@ -287,11 +287,14 @@ async fn no_more_than_256_pods_share_a_claim() {
         .await
         .unwrap();
     for i in 1..256 {
-        now = cluster.reserve(&now, &numbered("p", &i.to_string())).await.unwrap();
+        now = cluster
+            .reserve(&now, &numbered("p", &i.to_string()), None)
+            .await
+            .unwrap();
     }
     assert_eq!(now.reserved_for.len(), 256);
-    assert!(refused(cluster.reserve(&now, &numbered("p", "256")).await).contains("256"));
-    cluster.reserve(&now, &numbered("p", "7")).await.unwrap();
+    assert!(refused(cluster.reserve(&now, &numbered("p", "256"), None).await).contains("256"));
+    cluster.reserve(&now, &numbered("p", "7"), None).await.unwrap();
 }
 
 #[tokio::test]

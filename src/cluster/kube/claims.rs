@@ -38,7 +38,12 @@ pub(super) async fn allocate(
     to_claim(&written)
 }
 
-pub(super) async fn reserve(api: &Api, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError> {
+pub(super) async fn reserve(
+    api: &Api,
+    claim: &Claim,
+    pod: &Consumer,
+    slots: Option<usize>,
+) -> Result<Claim, WriteError> {
     let path = paths::claim(&claim.key)?;
     let mut last = WriteError::Conflict(String::new());
     for _ in 0..EDIT_ATTEMPTS {
@@ -52,6 +57,13 @@ pub(super) async fn reserve(api: &Api, claim: &Claim, pod: &Consumer) -> Result<
         }
         if !body::add_consumer(&mut doc, pod) {
             return Ok(found);
+        }
+        // The write has the version of this read as its precondition: nobody comes in between.
+        if slots.is_some_and(|most| found.reserved_for.len() >= most) {
+            return Err(WriteError::Conflict(format!(
+                "all slots of ResourceClaim {} are taken",
+                claim.key
+            )));
         }
         match api.put(&path.status(), &doc).await {
             Ok(written) => return to_claim(&written),

@@ -223,7 +223,7 @@ async fn allocate_then_undo_leaves_the_claim_as_it_was() {
     }
     // The same pod again: nothing to write.
     assert_eq!(
-        claims::reserve(&api, &written, &consumer("p")).await,
+        claims::reserve(&api, &written, &consumer("p"), None).await,
         Ok(written.clone())
     );
     assert_eq!(calls(&store), ["GET c"]);
@@ -291,7 +291,7 @@ async fn undo_and_reserve_look_again_after_a_conflict_but_not_for_ever() {
         .await
         .expect("written");
     store.lock().expect("not poisoned").meddle = 2;
-    let shared = claims::reserve(&api, &written, &consumer("q"))
+    let shared = claims::reserve(&api, &written, &consumer("q"), None)
         .await
         .expect("in the end");
     assert_eq!(shared.reserved_for, [consumer("p"), consumer("q")]);
@@ -314,7 +314,7 @@ async fn reserve_wants_the_devices_the_pod_was_placed_on() {
         allocation: Some(Arc::new(allocation())),
         ..known()
     };
-    let result = claims::reserve(&api, &placed, &consumer("p")).await;
+    let result = claims::reserve(&api, &placed, &consumer("p"), None).await;
     assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
 }
 

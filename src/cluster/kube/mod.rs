@@ -129,8 +129,8 @@ impl Cluster for KubeCluster {
         claims::allocate(&self.api, claim, allocation, pod).await
     }
 
-    async fn reserve(&self, claim: &Claim, pod: &Consumer) -> Result<Claim, WriteError> {
-        claims::reserve(&self.api, claim, pod).await
+    async fn reserve(&self, claim: &Claim, pod: &Consumer, slots: Option<usize>) -> Result<Claim, WriteError> {
+        claims::reserve(&self.api, claim, pod, slots).await
     }
 
     async fn unreserve(
@@ -161,6 +161,14 @@ impl Cluster for KubeCluster {
 
     async fn remove_template(&self, template: &ClaimTemplate) -> Result<(), WriteError> {
         templates::remove(&self.api, template).await
+    }
+
+    async fn ensure_claim(&self, claim: &Value) -> Result<(), WriteError> {
+        templates::ensure_claim(&self.api, claim).await
+    }
+
+    async fn remove_claim(&self, claim: &Claim) -> Result<(), WriteError> {
+        templates::remove_claim(&self.api, claim).await
     }
 
     async fn poke(&self, pod: &NamespacedName, uid: &str) -> Result<(), WriteError> {

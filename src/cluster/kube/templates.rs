@@ -1,13 +1,14 @@
-//! ResourceClaimTemplates of ours: made once, whoever else makes them at the same moment; marked as in use; removed when
+//! ResourceClaimTemplates of ours, and claims that pods share: made once, whoever else makes them at the same moment; marked as in use; removed when
 //! nobody names them.
 
 use serde_json::{Value, json};
 
 use super::api::{APPLY_PATCH, Api, MERGE_PATCH};
+use super::paths::Target;
 use super::{body, paths};
-use crate::cluster::{TEMPLATE_REFRESH, WriteError, noted_lately};
+use crate::cluster::{TEMPLATE_REFRESH, WriteError, used_lately};
 use crate::convert::{self, TEMPLATE_LAST_USED};
-use crate::model::{ClaimTemplate, NamespacedName};
+use crate::model::{Claim, ClaimTemplate, NamespacedName};
 
 const FIELD_MANAGER: &str = "wattlane";
 /// Another replica does the same at the same moment at most now and then.
@@ -18,8 +19,19 @@ const MOST_PAGES: usize = 500;
 
 /// GET first: nearly always it is there, and a read is cheaper than a write. Then server-side apply without force.
 pub(super) async fn ensure(api: &Api, template: &Value) -> Result<(), WriteError> {
+    make(api, template, paths::template).await
+}
+
+/// The same for a claim.
+pub(super) async fn ensure_claim(api: &Api, claim: &Value) -> Result<(), WriteError> {
+    make(api, claim, paths::claim).await
+}
+
+type Path = fn(&NamespacedName) -> Result<Target, WriteError>;
+
+async fn make(api: &Api, template: &Value, path: Path) -> Result<(), WriteError> {
     let key = NamespacedName::new(body::meta(template, "namespace"), body::meta(template, "name"));
-    let path = paths::template(&key)?;
+    let path = path(&key)?;
     let target = path.clone().query(&format!("fieldManager={FIELD_MANAGER}&force=false"));
     let mut last = None;
     for _ in 0..ATTEMPTS {
@@ -46,14 +58,18 @@ pub(super) async fn ensure(api: &Api, template: &Value) -> Result<(), WriteError
             Err(e) => return Err(e),
         }
     }
-    Err(last.unwrap_or_else(|| WriteError::Conflict(format!("ResourceClaimTemplate {key} changes all the time"))))
+    Err(last.unwrap_or_else(|| WriteError::Conflict(format!("{} changes all the time", path.what))))
 }
 
 /// The patch that notes the use, if that is due. As it was read: one that is removed meanwhile is not touched.
 fn refresh(found: &Value, wanted: &Value) -> Option<Value> {
-    let now = convert::template(wanted).map_or(0, |t| t.last_used);
+    let used = |object: &Value| match object["kind"].as_str() {
+        Some("ResourceClaim") => convert::claim(object).map(|c| c.last_used),
+        _ => convert::template(object).map(|t| t.last_used),
+    };
+    let now = used(wanted).unwrap_or_default();
     // Unreadable: never used.
-    let noted = convert::template(found).map_or(now < TEMPLATE_REFRESH, |t| noted_lately(&t, now));
+    let noted = used(found).map_or(now < TEMPLATE_REFRESH, |said| used_lately(said, now));
     (!noted).then(|| {
         json!({"metadata": {
             "uid": body::meta(found, "uid"),
@@ -71,13 +87,32 @@ pub(super) async fn remove(api: &Api, template: &ClaimTemplate) -> Result<(), Wr
         )));
     }
     let options = json!({"preconditions": {"uid": &*template.uid, "resourceVersion": &*template.resource_version}});
-    match api.delete(&paths::template(key)?, &options).await {
+    delete(api, &paths::template(key)?, &options).await
+}
+
+/// One that is allocated is freed by the claim controller before it goes: nobody uses it.
+pub(super) async fn remove_claim(api: &Api, claim: &Claim) -> Result<(), WriteError> {
+    let key = &claim.key;
+    if !claim.reserved_for.is_empty() {
+        return Err(WriteError::Conflict(format!("ResourceClaim {key} is in use")));
+    }
+    if let Some(pod) = names_it(api, key).await? {
+        return Err(WriteError::Conflict(format!(
+            "ResourceClaim {key} is named by pod {pod}"
+        )));
+    }
+    let options = json!({"preconditions": {"uid": &*claim.uid, "resourceVersion": &*claim.resource_version}});
+    delete(api, &paths::claim(key)?, &options).await
+}
+
+async fn delete(api: &Api, target: &Target, options: &Value) -> Result<(), WriteError> {
+    match api.delete(target, options).await {
         Err(WriteError::NotFound(_)) => Ok(()),
         other => other,
     }
 }
 
-/// A pod that names the template: whatever else is in it, read as it is.
+/// A pod that names the template or claim: whatever else is in it, read as it is. A name of the one kind is none of the other.
 async fn names_it(api: &Api, key: &NamespacedName) -> Result<Option<String>, WriteError> {
     let pods = paths::pods(&key.namespace)?;
     let mut next = String::new();
@@ -88,7 +123,8 @@ async fn names_it(api: &Api, key: &NamespacedName) -> Result<Option<String>, Wri
         let items = page["items"].as_array().map_or(&[][..], Vec::as_slice);
         let names = |pod: &Value| {
             let claims = pod["spec"]["resourceClaims"].as_array();
-            claims.is_some_and(|c| c.iter().any(|c| c["resourceClaimTemplateName"] == *key.name))
+            let named = |c: &Value| c["resourceClaimTemplateName"] == *key.name || c["resourceClaimName"] == *key.name;
+            claims.is_some_and(|c| c.iter().any(named))
         };
         if let Some(pod) = items.iter().find(|p| names(p)) {
             return Ok(Some(body::meta(pod, "name").to_owned()));
@@ -107,9 +143,10 @@ async fn names_it(api: &Api, key: &NamespacedName) -> Result<Option<String>, Wri
 }
 
 fn same(found: &Value, wanted: &Value, key: &NamespacedName) -> Result<(), WriteError> {
+    let kind = wanted["kind"].as_str().unwrap_or("object");
     let refused = |what: &str| {
         Err(WriteError::Refused(format!(
-            "ResourceClaimTemplate {key} exists {what}; delete it or rename it, wattlane makes its own under this name"
+            "{kind} {key} exists {what}; delete it or rename it, wattlane makes its own under this name"
         )))
     };
     if !labelled_like(found, wanted) {
@@ -120,7 +157,7 @@ fn same(found: &Value, wanted: &Value, key: &NamespacedName) -> Result<(), Write
     }
     if !body::meta(found, "deletionTimestamp").is_empty() {
         return Err(WriteError::Conflict(format!(
-            "ResourceClaimTemplate {key} is being deleted: try again when it is gone"
+            "{kind} {key} is being deleted: try again when it is gone"
         )));
     }
     Ok(())
@@ -140,7 +177,12 @@ fn labelled_like(found: &Value, wanted: &Value) -> bool {
 /// back compare equal exactly when they mean the same.
 fn meaning(template: &Value) -> Value {
     let mut spec = template.get("spec").cloned().unwrap_or(Value::Null);
-    if let Some(Value::Array(requests)) = spec.pointer_mut("/spec/devices/requests") {
+    // A template has the spec of its claims in its own.
+    let at = match spec.get("spec") {
+        Some(_) => "/spec/devices/requests",
+        None => "/devices/requests",
+    };
+    if let Some(Value::Array(requests)) = spec.pointer_mut(at) {
         for request in requests {
             if let Some(exactly) = request.get_mut("exactly") {
                 defaults(exactly);

@@ -63,6 +63,7 @@ impl World {
         note("poke", self.poke(&format!("poke-{run}")).await);
         note("template", self.template(&format!("template-{run}")).await);
         note("template's end", self.no_template(&format!("swept-{run}")).await);
+        note("shared claim", self.shared(&format!("shared-{run}")).await);
         note("event", self.event(&format!("event-{run}")).await);
         note("lease", self.lease().await);
         note("label", self.label(&format!("label-{run}")).await);
@@ -103,7 +104,7 @@ impl World {
         let first = self.pod(&format!("{name}-first")).await?.1.consumer();
         let second = self.pod(&format!("{name}-second")).await?.1.consumer();
         let written = self.wattlane.allocate(&claim, &allocation(), &first).await?;
-        self.wattlane.reserve(&written, &second).await?;
+        self.wattlane.reserve(&written, &second, None).await?;
         self.wattlane.unreserve(&key, &claim.uid, &second, false).await?;
         self.wattlane.unreserve(&key, &claim.uid, &first, true).await?;
         let freed = self.wattlane.claim(&key).await?.context("no claim")?;
@@ -201,6 +202,19 @@ impl World {
         let template = template(name);
         self.wattlane.ensure_template(&template).await?;
         Ok(self.wattlane.ensure_template(&template).await?)
+    }
+}
+
+/// A claim that pods share: made, found the second time, and deleted.
+impl World {
+    async fn shared(&self, name: &str) -> Result<()> {
+        let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app.kubernetes.io/managed-by": "wattlane"}},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]}}});
+        self.wattlane.ensure_claim(&claim).await?;
+        self.wattlane.ensure_claim(&claim).await?;
+        let made = self.wattlane.claim(&NamespacedName::new(NAMESPACE, name)).await?;
+        Ok(self.wattlane.remove_claim(&made.context("no claim")?).await?)
     }
 }
 

@@ -1,0 +1,182 @@
+//! Pods that share a card on the real control plane: so many and no more, in the order of creation, and a card that is
+//! free when the last has gone.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::binding::bound;
+use crate::cluster::{Cluster, NAMESPACE, run};
+use crate::manifests::manifest;
+use crate::objects::{self, SERVER};
+use crate::refusal::refused;
+use crate::wait::{SOON, until};
+
+const SHARING: &str = "
+apiVersion: wattlane.dev/v1alpha1
+kind: PlacementPolicy
+namespaces:
+- match: {}
+  sharing: {slots: 4, strategy: mps, memoryPerSlot: 10Gi}
+";
+
+fn sharer(name: &str) -> Result<Pod> {
+    let mut pod = serde_json::to_value(objects::gpu_pod(name, 1)?)?;
+    pod["metadata"]["annotations"] = json!({"wattlane.dev/share": "chat"});
+    Ok(serde_json::from_value(pod)?)
+}
+
+async fn claim(cluster: &Cluster) -> Result<Value> {
+    let claims: Api<ResourceClaim> = Api::namespaced(cluster.client(), NAMESPACE);
+    let all = claims.list(&ListParams::default()).await?.items;
+    let mut shared = all.into_iter().filter(|c| {
+        c.metadata
+            .name
+            .as_deref()
+            .is_some_and(|n| n.starts_with("wl-share-chat-x4-"))
+    });
+    let found = shared.next().context("no shared claim")?;
+    ensure!(shared.next().is_none(), "more than one claim for one share");
+    Ok(serde_json::to_value(found)?)
+}
+
+fn holders(claim: &Value) -> BTreeSet<&str> {
+    let reserved = claim["status"]["reservedFor"].as_array();
+    reserved
+        .into_iter()
+        .flatten()
+        .filter_map(|c| c["name"].as_str())
+        .collect()
+}
+
+/// Who holds a slot, once these do and no other.
+async fn held_by(cluster: &Cluster, expected: &[&str]) -> Result<()> {
+    let expected: BTreeSet<&str> = expected.iter().copied().collect();
+    until(&format!("{expected:?} to hold the slots"), SOON, async || {
+        let claim = claim(cluster).await?;
+        let holders = holders(&claim);
+        ensure!(holders.len() <= 4, "too many: {holders:?}");
+        ensure!(holders == expected, "{holders:?}");
+        let pods: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+        for pod in pods.list(&ListParams::default()).await?.items {
+            let name = pod.metadata.name.unwrap_or_default();
+            let node = pod.spec.and_then(|s| s.node_name);
+            ensure!(
+                node.is_some() == expected.contains(name.as_str()),
+                "{name} is bound to {node:?}"
+            );
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+#[ignore = "needs the control plane binaries: tests/controlplane/build"]
+async fn a_card_of_four_slots_takes_four_pods_and_the_oldest_that_waits_next() {
+    run(async |cluster: &mut Cluster| {
+        for object in manifest("../guard/policy.yaml")? {
+            cluster.apply(&object, "").await?;
+        }
+        cluster.use_policy(SHARING).await?;
+        let client = cluster.client();
+        objects::node(client.clone(), "node-1", json!({})).await?;
+        cluster.apply(&objects::slice("node-1", &[SERVER]), "").await?;
+        let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
+        // Names against the order of creation, which is told by whole seconds.
+        for name in ["d", "c", "b", "a"] {
+            pods.create(&PostParams::default(), &sharer(name)?).await?;
+        }
+        held_by(cluster, &["a", "b", "c", "d"]).await?;
+        let made = claim(cluster).await?;
+        let results = &made["status"]["allocation"]["devices"]["results"];
+        ensure!(results.as_array().map(Vec::len) == Some(1), "{results}");
+        let sharing = &made["status"]["allocation"]["devices"]["config"][0]["opaque"]["parameters"]["sharing"];
+        ensure!(
+            sharing["mpsConfig"]["defaultActiveThreadPercentage"] == 25
+                && sharing["mpsConfig"]["defaultPinnedDeviceMemoryLimit"] == "10Gi",
+            "the driver is told {sharing}"
+        );
+
+        pods.create(&PostParams::default(), &sharer("z-older")?).await?;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        pods.create(&PostParams::default(), &sharer("e-younger")?).await?;
+        for name in ["z-older", "e-younger"] {
+            let said = refused(cluster, name).await?;
+            ensure!(
+                said.contains("all 4 slots of claim wl-share-chat-x4-"),
+                "{name}: {said}"
+            );
+            ensure!(said.contains("are taken, by a, b, c, d"), "{name}: {said}");
+        }
+        held_by(cluster, &["a", "b", "c", "d"]).await?;
+
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete("c", &now).await?;
+        held_by(cluster, &["a", "b", "d", "z-older"]).await?;
+        pods.delete("a", &now).await?;
+        held_by(cluster, &["b", "d", "e-younger", "z-older"]).await?;
+
+        // A whole card is another matter: it has none until all have gone.
+        pods.create(&PostParams::default(), &objects::gpu_pod("whole", 1)?)
+            .await?;
+        refused(cluster, "whole").await?;
+        for name in ["b", "d", "e-younger", "z-older"] {
+            pods.delete(name, &now).await?;
+        }
+        let given = until("the whole card to be given", SOON, async || {
+            let claim = claim(cluster).await?;
+            ensure!(claim["status"]["allocation"].is_null(), "still allocated");
+            bound(cluster, "whole").await
+        })
+        .await?;
+        ensure!(given.devices.len() == 1, "{:?}", given.devices);
+        Ok(())
+    })
+    .await;
+}
+
+/// Shared claims that nobody needs go, those in use stay, and what has our name and other content is not ours.
+#[tokio::test]
+#[ignore = "needs the control plane binaries: tests/controlplane/build"]
+async fn sharing_is_off_unless_policy_says_so_and_strangers_claims_are_not_taken_for_ours() {
+    run(async |cluster: &mut Cluster| {
+        let client = cluster.client();
+        objects::node(client.clone(), "node-1", json!({})).await?;
+        cluster.apply(&objects::slice("node-1", &[SERVER]), "").await?;
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let no = pods.create(&PostParams::default(), &sharer("a")?).await;
+        let no = no.err().context("sharing without policy")?.to_string();
+        ensure!(no.contains("may not share devices"), "{no}");
+
+        cluster.use_policy(SHARING).await?;
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let shown = pods.create(&dry_run, &sharer("a")?).await?;
+        ensure!(claim(cluster).await.is_err(), "a dry run made a claim");
+        let claims = shown.spec.and_then(|s| s.resource_claims).unwrap_or_default();
+        let name = claims
+            .first()
+            .and_then(|c| c.resource_claim_name.clone())
+            .context("no claim named")?;
+        let stranger = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": objects::DRIVER}}]}}});
+        cluster.apply(&stranger, NAMESPACE).await?;
+        let no = pods.create(&PostParams::default(), &sharer("a")?).await;
+        let no = no.err().context("a stranger's claim taken for ours")?.to_string();
+        ensure!(no.contains("without wattlane's labels"), "{no}");
+
+        let all: Api<ResourceClaim> = Api::namespaced(client, NAMESPACE);
+        all.delete(&name, &DeleteParams::default()).await?;
+        pods.create(&PostParams::default(), &sharer("a")?).await?;
+        held_by(cluster, &["a"]).await
+    })
+    .await;
+}
