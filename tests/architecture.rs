@@ -91,6 +91,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "audit",
             "keeper",
             "model",
+            "partition",
             "topology",
             "snapshot",
             "index",

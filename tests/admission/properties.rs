@@ -8,13 +8,26 @@ use wattlane::admission::{Decision, Request, Template, decide};
 
 use super::world;
 
-const RESOURCES: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
+const RESOURCES: [&str; 4] = [
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "nvidia.com/mig-1g.10gb",
+    "nvidia.com/mig-3g.40gb",
+];
+
+/// What a template gives: whole cards of a class, or partitions of a profile.
+fn gives(template: &Template) -> String {
+    let parts = template.parts.as_ref();
+    parts.map_or(&template.device_class, |p| &p.label).to_string()
+}
 
 fn amounts() -> impl Strategy<Value = Value> {
     let amount = || prop_oneof![3 => Just(None), 4 => (0_u32..5).prop_map(Some)];
-    (amount(), amount(), 0..3_u8, any::<bool>()).prop_map(|(nvidia, amd, style, hami)| {
+    let seldom = || prop_oneof![6 => Just(None), 2 => (0_u32..3).prop_map(Some)];
+    let all = (amount(), amount(), seldom(), seldom());
+    (all, 0..3_u8, any::<bool>()).prop_map(|((nvidia, amd, small, half), style, hami)| {
         let mut limits = json!({"cpu": "2"});
-        for (name, n) in RESOURCES.into_iter().zip([nvidia, amd]) {
+        for (name, n) in RESOURCES.into_iter().zip([nvidia, amd, small, half]) {
             if let Some(n) = n {
                 limits[name] = json!(n.to_string());
             }
@@ -144,7 +157,7 @@ fn untouchable(pod: &Value, before: &Value) -> Value {
     pod
 }
 
-/// Asked for, by DeviceClass.
+/// Asked for, by what a template says it gives.
 fn asked(container: &Value) -> BTreeMap<String, u32> {
     let of = |name: &str| {
         let amount = ["limits", "requests"]
@@ -152,9 +165,10 @@ fn asked(container: &Value) -> BTreeMap<String, u32> {
             .find_map(|w| container["resources"][w][name].as_str());
         amount.and_then(|a| a.parse::<u32>().ok()).filter(|n| *n > 0)
     };
-    let classes = [("nvidia.com/gpu", "gpu.nvidia.com"), ("amd.com/gpu", "gpu.amd.com")];
-    classes
+    let given = ["gpu.nvidia.com", "gpu.amd.com", "1g.10gb", "3g.40gb"];
+    RESOURCES
         .into_iter()
+        .zip(given)
         .filter_map(|(r, c)| Some((c.to_owned(), of(r)?)))
         .collect()
 }
@@ -250,7 +264,7 @@ proptest! {
                     .map(|c| c.iter().skip(had).filter_map(|c| c["name"].as_str()).collect()).unwrap_or_default();
                 let mut got: BTreeMap<String, u32> = BTreeMap::new();
                 for template in given.iter().filter_map(|name| claims.get(name)) {
-                    *got.entry(template.device_class.to_string()).or_default() += template.count;
+                    *got.entry(gives(template)).or_default() += template.count;
                 }
                 prop_assert!(given.iter().all(|name| claims.contains_key(name)), "{given:?}");
                 prop_assert_eq!(got, asked(&pod["spec"][list][i]));
@@ -269,7 +283,7 @@ proptest! {
         }
         let mut taken: BTreeMap<String, u32> = BTreeMap::new();
         for template in claims.values() {
-            *taken.entry(template.device_class.to_string()).or_default() += template.count;
+            *taken.entry(gives(template)).or_default() += template.count;
         }
         prop_assert_eq!(taken, needed(&pod));
         prop_assert_eq!(templates.iter().collect::<std::collections::BTreeSet<_>>().len(), templates.len());

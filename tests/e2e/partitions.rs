@@ -94,7 +94,8 @@ async fn of_two_placements_that_exclude_each_other_one_is_bound_and_the_other_re
         // At once, so that both may be filtered before either is bound.
         let (params, pair) = (PostParams::default(), [pod("all", "7g.80gb")?, pod("half", "3g.40gb")?]);
         let (all, half) = tokio::join!(pods.create(&params, &pair[0]), pods.create(&params, &pair[1]));
-        (all?, half?);
+        all?;
+        half?;
         let (first, second) = until("one of them to be bound", SOON, async || {
             let audit = Audit::read(cluster.client()).await?;
             audit.check()?;

@@ -26,7 +26,7 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let size = text.parse::<Quantity>().ok().and_then(Quantity::as_integer);
-        let size = size.and_then(|n| i64::try_from(n).ok()).filter(|n| *n > 0);
+        let size = size.filter(|n| *n > 0);
         size.map(Self).ok_or_else(|| "write a size, like 14Gi".to_owned())
     }
 }
