@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Skip;
 use super::decide::{Decision, Request, decide, shared_named, templates_named};
 use super::refuse::Refused;
-use super::share::Shared;
+use super::shared::Shared;
 use super::template::Template;
 use crate::cluster::{Cluster, WriteError, noted_lately, used_lately};
 use crate::convert::TEMPLATE_LAST_USED;

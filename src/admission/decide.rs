@@ -7,7 +7,7 @@ use super::ask::{self, Ask};
 use super::plan::Plan;
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
-use super::share::Shared;
+use super::shared::Shared;
 use super::template::{Template, devices_in};
 use super::{Skip, class, gate, parts, plan, share, skip, wish};
 use crate::model::{Name, NamespacedName, PARTITIONS};

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::share::Shared;
+use super::shared::Shared;
 use super::template::Template;
 use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, last_used, used_at};
 use crate::model::{Claim, ClaimTemplate, Name, NamespacedName, PodClaimSource};
