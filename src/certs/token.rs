@@ -1,12 +1,14 @@
 //! The secret part of the path at which the API server asks for admission: who has not read it cannot ask.
 
-use anyhow::Context as _;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use std::fmt::Write as _;
 
-/// Of randomness; three bytes are four characters.
+use anyhow::Context as _;
+
+/// Of randomness; a byte is two characters.
 const BYTES: usize = 24;
 
+/// Lower-case hexadecimal: where a Service is named, kube-apiserver takes a path only if each part of it is a lower-case DNS
+/// subdomain. Source: ValidateWebhookService in k8s.io/apiserver/pkg/util/webhook/validation.go.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -24,13 +26,18 @@ impl Token {
         let mut bytes = [0; BYTES];
         let random = rustls::crypto::ring::default_provider().secure_random;
         random.fill(&mut bytes).ok().context("no randomness for a token")?;
-        Ok(Self(URL_SAFE_NO_PAD.encode(bytes)))
+        let mut text = String::with_capacity(2 * BYTES);
+        for byte in bytes {
+            write!(text, "{byte:02x}")?;
+        }
+        Ok(Self(text))
     }
 
-    /// One that was made here: text that is shorter could be guessed, and text that is no part of a path would shut all out.
+    /// One that was made here: text that is shorter could be guessed, and a path with any other the API server may not take.
     pub fn read(text: &[u8]) -> Option<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        (bytes.len() == BYTES).then(|| Self(URL_SAFE_NO_PAD.encode(bytes)))
+        let lower_hex = |b: &u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+        let ours = text.len() == 2 * BYTES && text.iter().all(lower_hex);
+        String::from_utf8(text.to_vec()).ok().filter(|_| ours).map(Self)
     }
 
     /// As it stands in a path.
@@ -50,13 +57,19 @@ mod tests {
         assert_eq!(Token::read(a.as_str().as_bytes()), Some(a.clone()));
         assert!(!format!("{a:?}").contains(a.as_str()));
         let text = a.as_str();
+        assert_eq!(text.len(), 48);
         for other in [
             "",
             "x",
             &text[1..],
-            &format!("{text}AAAA"),
+            &format!("{text}aa"),
             &format!("{text}\n"),
             &format!("/{}", &text[1..]),
+            &format!("A{}", &text[1..]),
+            &format!("-{}", &text[1..]),
+            &format!("é{}", &text[2..]),
+            // Of an earlier version, which no API server took where a Service is named.
+            "AbCdEfGhIjKlMnOpQrStUvWxYz01-_-_",
         ] {
             assert_eq!(Token::read(other.as_bytes()), None, "{other:?}");
         }

@@ -17,6 +17,6 @@ pub trait CertStore: Send + Sync + 'static {
     /// A MutatingWebhookConfiguration.
     async fn webhooks(&self, name: &str) -> Result<Value, WriteError>;
 
-    /// RFC 6902. With the resourceVersion in it, a change by somebody else is a conflict.
-    async fn patch_webhooks(&self, name: &str, patch: &Value) -> Result<(), WriteError>;
+    /// RFC 6902. With the resourceVersion in it, a change by somebody else is a conflict. Returns what is there then.
+    async fn patch_webhooks(&self, name: &str, patch: &Value) -> Result<Value, WriteError>;
 }

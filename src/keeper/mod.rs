@@ -277,48 +277,61 @@ impl Keeper {
     }
 
     async fn publish(&mut self, webhooks: &Value, ring: &Keyring, faults: &mut Vec<String>) -> Result<(), Conflict> {
-        let (bundle, token) = (ring.bundle(), ring.token());
+        let bundle = ring.bundle();
         if bundle.is_empty() {
             return Ok(());
         }
-        let change = match objects::change(webhooks, &bundle, token) {
-            Err(why) => {
-                faults.push(self.failed("bundle", why));
-                return Ok(());
-            }
-            Ok(change) => change,
-        };
-        if let Some(change) = change {
-            let written = self.store.patch_webhooks(&self.settings.webhooks, &change.patch).await;
-            let action = if change.bundle { "bundle" } else { "path" };
-            if !self.outcome(action, written, "", faults)? {
-                return Ok(());
-            }
-            // What was ours already and is not there now.
-            let (bundle, path) = (
-                self.in_place.as_ref() == Some(&bundle),
-                self.path_in_place.as_ref() == token,
-            );
-            for (action, changed, reset) in [("bundle", change.bundle, bundle), ("path", change.path, path)] {
-                match (changed, reset) {
-                    (false, _) => {}
-                    (true, true) => {
-                        self.count(action, Cause::Healed);
-                        tracing::warn!(
-                            action,
-                            "somebody had changed the webhook configuration; it is ours again"
-                        );
-                    }
-                    (true, false) => {
-                        self.count(action, Cause::Due);
-                        tracing::info!(action, "the webhook configuration was written");
-                    }
-                }
-            }
+        if let Err(why) = objects::ours_to_change(webhooks) {
+            faults.push(self.failed("bundle", why));
+            return Ok(());
         }
+        let was = self.in_place.as_ref() == Some(&bundle);
+        let patch = objects::bundle_patch(webhooks, &bundle);
+        // Without it nobody can call us, whatever the path is.
+        let Some(after) = self.amend("bundle", webhooks, patch, was, faults).await? else {
+            return Ok(());
+        };
         self.in_place = Some(bundle);
-        self.path_in_place = token.cloned();
+        let Some(token) = ring.token() else {
+            return Ok(());
+        };
+        let was = self.path_in_place.as_ref() == Some(token);
+        let patch = objects::path_patch(&after, token);
+        if self.amend("path", &after, patch, was, faults).await?.is_some() {
+            self.path_in_place = Some(token.clone());
+        }
         Ok(())
+    }
+
+    /// The webhook configuration as it is after the patch; None: it could not be written. `was`: what is put in was found
+    /// there at the last look.
+    async fn amend(
+        &self,
+        action: &'static str,
+        webhooks: &Value,
+        patch: Option<Value>,
+        was: bool,
+        faults: &mut Vec<String>,
+    ) -> Result<Option<Value>, Conflict> {
+        let Some(patch) = patch else {
+            return Ok(Some(webhooks.clone()));
+        };
+        let mut after = Value::Null;
+        let written = self.store.patch_webhooks(&self.settings.webhooks, &patch).await;
+        if !self.outcome(action, written.map(|new| after = new), "", faults)? {
+            return Ok(None);
+        }
+        if was {
+            self.count(action, Cause::Healed);
+            tracing::warn!(
+                action,
+                "somebody had changed the webhook configuration; it is ours again"
+            );
+        } else {
+            self.count(action, Cause::Due);
+            tracing::info!(action, "the webhook configuration was written");
+        }
+        Ok(Some(after))
     }
 
     /// Serves what the Secret holds, if clients would accept it; else what was served until now.

@@ -115,61 +115,51 @@ fn address(hook: &Value) -> Address<'_> {
     }
 }
 
-/// A change of the webhook configuration.
-#[derive(Debug, PartialEq)]
-pub(super) struct Change {
-    /// RFC 6902.
-    pub(super) patch: Value,
-    pub(super) bundle: bool,
-    pub(super) path: bool,
-}
-
-/// What makes the caBundle of every webhook this one and lets its path end in this token, if it is not so. With the
-/// resourceVersion, so that the positions in it are those that were read.
-///
 /// # Errors
 /// Somebody else keeps the caBundle.
-pub(super) fn change(webhooks: &Value, bundle: &str, token: Option<&Token>) -> Result<Option<Change>, String> {
-    if let Some(by) = foreign(webhooks) {
-        return Err(format!(
+pub(super) fn ours_to_change(webhooks: &Value) -> Result<(), String> {
+    match foreign(webhooks) {
+        None => Ok(()),
+        Some(by) => Err(format!(
             "the webhook configuration has the annotation {by}: cert-manager keeps its caBundle; remove the annotation, or \
              use --tls-cert and --tls-key"
-        ));
+        )),
     }
+}
+
+/// What makes the caBundle of every webhook this one (RFC 6902). None: it is so.
+pub(super) fn bundle_patch(webhooks: &Value, bundle: &str) -> Option<Value> {
     let bundle = STANDARD.encode(bundle);
+    patch(webhooks, |hook| {
+        (bundle_of(hook) != bundle).then(|| ("caBundle", bundle.clone()))
+    })
+}
+
+/// What lets the path of every webhook end in this token. A patch of its own: what an API server does not like about a path
+/// must not cost the caBundle.
+pub(super) fn path_patch(webhooks: &Value, token: &Token) -> Option<Value> {
     // One that leads somewhere else would not be closed by the others.
-    let token = token.filter(|_| endings(webhooks).is_some());
+    endings(webhooks)?;
+    patch(webhooks, |hook| {
+        let address = address(hook);
+        let path = || format!("{}{ADMISSION}/{}", address.before, token.as_str());
+        (ending(address.path) != Some(token.as_str())).then(|| (address.field, path()))
+    })
+}
+
+/// `put`: what is to stand in which field of a webhook's `clientConfig`. With the resourceVersion, so that the positions are
+/// those that were read.
+fn patch(webhooks: &Value, put: impl Fn(&Value) -> Option<(&'static str, String)>) -> Option<Value> {
     let version = &webhooks["metadata"]["resourceVersion"];
     let mut patch = vec![json!({"op": "add", "path": "/metadata/resourceVersion", "value": version})];
-    let mut change = Change {
-        patch: Value::Null,
-        bundle: false,
-        path: false,
-    };
     for (at, hook) in webhooks["webhooks"].as_array().into_iter().flatten().enumerate() {
-        let mut puts = vec![];
-        if bundle_of(hook) != bundle {
-            puts.push(("caBundle", bundle.clone()));
-            change.bundle = true;
-        }
-        let address = address(hook);
-        if let Some(token) = token.filter(|t| ending(address.path) != Some(t.as_str())) {
-            puts.push((
-                address.field,
-                format!("{}{ADMISSION}/{}", address.before, token.as_str()),
-            ));
-            change.path = true;
-        }
-        if !puts.is_empty() {
-            patch.push(json!({"op": "test", "path": format!("/webhooks/{at}/name"), "value": hook["name"]}));
-        }
-        for (field, value) in puts {
+        if let Some((field, value)) = put(hook) {
             let path = format!("/webhooks/{at}/clientConfig/{field}");
+            patch.push(json!({"op": "test", "path": format!("/webhooks/{at}/name"), "value": hook["name"]}));
             patch.push(json!({"op": "add", "path": path, "value": value}));
         }
     }
-    change.patch = patch.into();
-    Ok((change.bundle || change.path).then_some(change))
+    (patch.len() > 1).then(|| patch.into())
 }
 
 fn bundle_of(hook: &Value) -> &str {
@@ -188,9 +178,9 @@ mod tests {
         json!({"metadata": {"name": "wattlane", "resourceVersion": "7"}, "webhooks": hooks})
     }
 
-    fn after(found: &Value, change: Change) -> Value {
+    fn after(found: &Value, patch: Value) -> Value {
         let mut after = found.clone();
-        let patch: json_patch::Patch = serde_json::from_value(change.patch).expect("RFC 6902");
+        let patch: json_patch::Patch = serde_json::from_value(patch).expect("RFC 6902");
         json_patch::patch(&mut after, &patch).expect("applies");
         after
     }
@@ -198,10 +188,9 @@ mod tests {
     #[test]
     fn only_bundles_that_differ_are_patched() {
         let bundle = STANDARD.encode("CA");
-        assert_eq!(change(&hooks(&[&bundle]), "CA", None), Ok(None));
+        assert_eq!(bundle_patch(&hooks(&[&bundle]), "CA"), None);
         let found = hooks(&["", &bundle, "b2xk"]);
-        let patched = change(&found, "CA", None).expect("ours").expect("differs");
-        assert!(patched.bundle && !patched.path);
+        let patched = bundle_patch(&found, "CA").expect("differs");
         assert_eq!(after(&found, patched), hooks(&[bundle.as_str(); 3]));
     }
 
@@ -226,31 +215,24 @@ mod tests {
                 (url(path.unwrap_or_default()), url(&full)),
                 (service(path), service(Some(&full))),
             ] {
-                let patched = change(&found, "CA", Some(&token)).expect("ours").expect("differs");
-                assert!(patched.path && !patched.bundle);
+                let patched = path_patch(&found, &token).expect("differs");
                 assert_eq!(endings(&found).map(|e| e.len()), Some(1));
                 assert_eq!(after(&found, patched), wanted);
-                assert_eq!(change(&wanted, "CA", Some(&token)), Ok(None));
+                assert_eq!(path_patch(&wanted, &token), None);
                 assert_eq!(endings(&wanted), Some(vec![token.as_str().to_owned()]));
             }
         }
         // Not ours to change, and then nothing is closed.
         let proxied = hook(json!({"url": "https://gateway/wattlane/admission/mutate"}));
-        assert_eq!(
-            (change(&proxied, "CA", Some(&token)), endings(&proxied)),
-            (Ok(None), None)
-        );
+        assert_eq!((path_patch(&proxied, &token), endings(&proxied)), (None, None));
     }
 
     #[test]
     fn what_cert_manager_keeps_is_left_alone() {
         let mut found = hooks(&[""]);
         found["metadata"]["annotations"] = json!({"cert-manager.io/inject-ca-from": "a/b"});
-        assert!(
-            change(&found, "CA", None)
-                .expect_err("not ours")
-                .contains("inject-ca-from")
-        );
+        assert!(ours_to_change(&hooks(&[""])).is_ok());
+        assert!(ours_to_change(&found).expect_err("not ours").contains("inject-ca-from"));
         let mut secret = new_secret(&NamespacedName::new("ns", "s"));
         assert!(ours(secret.clone()).is_ok());
         secret["metadata"]["annotations"] = json!({"cert-manager.io/certificate-name": "c"});

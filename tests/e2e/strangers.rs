@@ -143,7 +143,7 @@ async fn a_pod_of_the_cluster_cannot_have_templates_made_by_calling_us() {
             Ok(())
         })
         .await?;
-        let wrong = format!("/admission/mutate/{}", "A".repeat(32));
+        let wrong = format!("/admission/mutate/{}", "a".repeat(48));
         let bind = json!({"PodName": "ordinary", "PodNamespace": NAMESPACE, "PodUID": "u", "Node": "mixed-1"});
         for (path, body) in [
             ("/admission/mutate", &review),

@@ -10,7 +10,7 @@ use crate::world::World;
 const LOOK: i64 = 10;
 const GRACE: i64 = 60;
 
-const TOKEN: usize = 32;
+const TOKEN: usize = 48;
 
 fn endings(world: &World) -> [String; 2] {
     [0, 1].map(|at| {
@@ -43,7 +43,7 @@ fn closed(world: &World, others: &[&str]) {
     let near = [
         &token[1..],
         &format!("{token}/"),
-        &token.to_lowercase(),
+        &token.to_uppercase(),
         &format!("{token}a"),
     ]
     .map(str::to_owned);
@@ -174,6 +174,61 @@ async fn a_token_is_in_no_fault() {
     let token = world.store.text("certs", "admission-path");
     assert!(faults.iter().any(|f| f.contains("/admission/mutate/…")), "{faults:?}");
     assert!(faults.iter().all(|f| !f.contains(&token)), "{faults:?}");
+}
+
+/// As manifests/base has it: a Service, and no path.
+fn of_a_service(world: &World) {
+    let mut state = world.store.state();
+    for hook in state.webhooks.as_mut().expect("registered")["webhooks"]
+        .as_array_mut()
+        .expect("a list")
+    {
+        hook["clientConfig"] = json!({"service": {"name": "wattlane", "namespace": "ns"}});
+    }
+}
+
+#[tokio::test]
+async fn a_service_is_given_a_path_that_api_servers_take() {
+    let mut world = World::new();
+    of_a_service(&world);
+    world.settle().await;
+    let token = world.store.text("certs", "admission-path");
+    let state = world.store.state();
+    for hook in state.webhooks.as_ref().expect("registered")["webhooks"]
+        .as_array()
+        .expect("a list")
+    {
+        assert_eq!(
+            hook["clientConfig"]["service"]["path"],
+            format!("/admission/mutate/{token}")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_is_refused_costs_the_bundle_nothing_and_shuts_nobody_out() {
+    let mut world = World::new();
+    of_a_service(&world);
+    world.store.state().quoting = true;
+    for _ in 0..2 * GRACE / LOOK {
+        world.pass(LOOK);
+        for replica in &mut world.replicas {
+            let faults = replica.look().await;
+            assert!(
+                matches!(faults.as_slice(), [f] if f.contains("/admission/mutate/…")),
+                "{faults:?}"
+            );
+        }
+        assert!(!world.store.bundle(0).is_empty());
+        assert_eq!((world.apiserver_is_well(), good(&world, "")), (Ok(()), [true; 2]));
+    }
+    assert_eq!(
+        (world.count("bundle", "done"), world.metric("wattlane_admission_closed")),
+        (1.0, 0.0)
+    );
+    world.store.state().quoting = false;
+    world.settle().await;
+    assert_eq!(world.count("path", "done"), 2.0);
 }
 
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ pub(crate) struct State {
     /// The next write is done, and its answer lost.
     pub(crate) deaf: bool,
     pub(crate) writes: u64,
-    /// Every patch is refused, in its own words.
+    /// Every patch with a path in it is refused, in its own words.
     pub(crate) quoting: bool,
 }
 
@@ -135,6 +135,20 @@ impl Store {
     }
 }
 
+/// The rule of kube-apiserver's for the path of a Service: parts that are lower-case DNS subdomains.
+fn refused_path(webhooks: &Value) -> Option<&str> {
+    let alnum = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let fine = |part: &str| {
+        let bytes = part.as_bytes();
+        let ends = [bytes.first(), bytes.last()];
+        let all = bytes.iter().all(|b| alnum(*b) || matches!(b, b'-' | b'.'));
+        all && ends.into_iter().all(|b| b.is_some_and(|b| alnum(*b)))
+    };
+    let hooks = webhooks["webhooks"].as_array().into_iter().flatten();
+    let mut paths = hooks.filter_map(|h| h["clientConfig"]["service"]["path"].as_str());
+    paths.find(|path| !path.strip_prefix('/').is_some_and(|p| p.split('/').all(fine)))
+}
+
 fn missing() -> WriteError {
     WriteError::NotFound("not found".into())
 }
@@ -176,11 +190,11 @@ impl CertStore for Store {
         state.webhooks.clone().ok_or_else(missing)
     }
 
-    async fn patch_webhooks(&self, _: &str, patch: &Value) -> Result<(), WriteError> {
+    async fn patch_webhooks(&self, _: &str, patch: &Value) -> Result<Value, WriteError> {
         tokio::task::yield_now().await;
         let mut state = self.state();
         state.up()?;
-        if state.quoting {
+        if state.quoting && patch.to_string().contains(wattlane::server::ADMISSION) {
             return Err(WriteError::Refused(format!("invalid: {patch}")));
         }
         let there = state.webhooks.clone().ok_or_else(missing)?;
@@ -191,7 +205,10 @@ impl CertStore for Store {
             return Err(WriteError::Conflict("changed".into()));
         }
         after["metadata"]["resourceVersion"] = state.stamp();
-        state.webhooks = Some(after);
-        state.written()
+        if let Some(path) = refused_path(&after) {
+            return Err(WriteError::Refused(format!("Invalid value: {path:?}")));
+        }
+        state.webhooks = Some(after.clone());
+        state.written().map(|()| after)
     }
 }

@@ -158,7 +158,7 @@ async fn a_stranger_has_no_template_made() {
         "/",
         ADMISSION,
         "/admission/mutate/",
-        "/admission/mutate/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "/admission/mutate/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     ] {
         assert_eq!(ask(path).await, 403, "{path}");
     }

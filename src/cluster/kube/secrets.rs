@@ -29,9 +29,9 @@ impl CertStore for KubeCluster {
         self.api.get(&paths::webhooks(name)?).await
     }
 
-    async fn patch_webhooks(&self, name: &str, patch: &Value) -> Result<(), WriteError> {
+    async fn patch_webhooks(&self, name: &str, patch: &Value) -> Result<Value, WriteError> {
         let target = paths::webhooks(name)?;
-        self.api.patch(&target, api::JSON_PATCH, patch).await.map(drop)
+        self.api.patch(&target, api::JSON_PATCH, patch).await
     }
 }
 

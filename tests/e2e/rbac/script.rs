@@ -180,7 +180,7 @@ impl World {
         }
         let hook = self.wattlane.webhooks("wattlane").await?;
         let same = json!([{"op": "test", "path": "/metadata/name", "value": hook["metadata"]["name"]}]);
-        Ok(self.wattlane.patch_webhooks("wattlane", &same).await?)
+        Ok(self.wattlane.patch_webhooks("wattlane", &same).await.map(drop)?)
     }
 
     async fn no_template(&self, name: &str) -> Result<()> {
