@@ -30,7 +30,7 @@ pub(super) struct Caller {
 struct Judged {
     /// Has changed since: judge again.
     trust: watch::Receiver<Trust>,
-    /// The same, in seconds since the epoch.
+    /// After it, the same; in seconds since the epoch.
     until: i64,
     client: Arc<Client>,
 }
@@ -52,7 +52,7 @@ impl Caller {
     pub(super) fn client(&self) -> Arc<Client> {
         let judged = self.judged.load();
         // An error: there is no sender any more, and so no change.
-        if certs::now() < judged.until && !judged.trust.has_changed().unwrap_or(false) {
+        if certs::now() <= judged.until && !judged.trust.has_changed().unwrap_or(false) {
             return judged.client.clone();
         }
         let judged = judge(&self.tls, &self.chain);
@@ -104,13 +104,13 @@ fn verify(
     for cert in std::iter::once(leaf).chain(above) {
         let end = Facts::of(cert).map_err(|_| "cannot be read")?.not_after;
         // One that is over already is not what the leaf hangs on, or the verifier says so.
-        if end > now {
+        if end >= now {
             until = until.min(end);
         }
     }
     match verifier.verify_client_cert(leaf, above, time) {
         Ok(_) => Ok(until),
-        Err(_) if Facts::of(leaf).is_ok_and(|f| f.not_after <= now) => Err("has expired"),
+        Err(_) if Facts::of(leaf).is_ok_and(|f| f.not_after < now) => Err("has expired"),
         Err(_) => Err("is of a CA that is not trusted any more"),
     }
 }
