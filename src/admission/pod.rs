@@ -49,10 +49,19 @@ impl<'a> Pod<'a> {
         self.text("annotations", key)
     }
 
+    fn keys(self, part: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let all = self.0["metadata"][part].as_object();
+        all.into_iter().flat_map(|all| all.keys().map(String::as_str))
+    }
+
     /// The keys of all annotations, in order.
     pub(super) fn annotations(self) -> impl Iterator<Item = &'a str> {
-        let all = self.0["metadata"]["annotations"].as_object();
-        all.into_iter().flat_map(|all| all.keys().map(String::as_str))
+        self.keys("annotations")
+    }
+
+    /// The same of labels.
+    pub(super) fn labels(self) -> impl Iterator<Item = &'a str> {
+        self.keys("labels")
     }
 
     pub(super) fn label(self, key: &str) -> Option<&'a str> {

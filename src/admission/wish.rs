@@ -142,13 +142,23 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
     for key in pod.annotations() {
         if let Some(name) = key.strip_prefix(PREFIX).filter(|_| !OURS.contains(&key)) {
             // The prefix alone would make any two alike.
-            let meant = alike::likeliest(OURS.map(|k| k.trim_start_matches(PREFIX)), name);
+            // What wattlane itself writes is nothing to advise.
+            let known = OURS.iter().filter(|k| **k != ADMITTED);
+            let meant = alike::likeliest(known.map(|k| k.trim_start_matches(PREFIX)), name);
             let meant = meant.map(|k| format!("; did you mean {PREFIX}{k}?"));
             let (key, meant) = (shown(key), meant.unwrap_or_default());
             say(format!(
                 "wattlane: the annotation {key} means nothing to wattlane{meant}"
             ));
         }
+    }
+    for key in pod
+        .labels()
+        .filter(|k| OURS.contains(k) && ![ADMITTED, WEBHOOK].contains(k))
+    {
+        say(format!(
+            "wattlane: the label {key} is not read: wattlane reads the annotation of that name"
+        ));
     }
     for key in UNREAD.into_iter().filter(|k| pod.annotation(k).is_some()) {
         say(format!("wattlane: the annotation {key} is not read in this version"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
 
@@ -24,26 +24,25 @@ pub enum PolicySource {
     Default,
     File {
         path: PathBuf,
-        text: String,
+        /// Err: why it could not be read.
+        text: Result<String, String>,
         /// Where the last policy that was good is kept for a restart.
         kept: Option<PathBuf>,
     },
 }
 
 impl PolicySource {
-    /// # Errors
-    /// The file cannot be read.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read the policy {}", path.display()))?;
-        Ok(Self::File {
+    /// One that cannot be read is wrong like any other: an error when it is used, unless one is kept.
+    pub fn read(path: &Path) -> Self {
+        Self::File {
             path: path.to_owned(),
-            text,
+            text: std::fs::read_to_string(path).map_err(|e| e.to_string()),
             kept: None,
-        })
+        }
     }
 
-    /// Keeps each policy that is good in that file, and takes it from there when it starts with a wrong one.
+    /// Keeps each policy that is good in that file, and takes it from there when it starts with one that is wrong or cannot be
+    /// read.
     #[must_use]
     pub fn keeping(mut self, file: Option<PathBuf>) -> Self {
         if let Self::File { kept, .. } = &mut self {
@@ -57,14 +56,20 @@ impl PolicySource {
         let Self::File { path, text, kept } = self else {
             return Ok(Policy::default());
         };
-        let wrong = match parse(text, selectors) {
-            Ok(policy) => {
-                kept.as_deref().inspect(|kept| keep(kept, text));
-                in_force(metrics, text);
-                metrics.policy_read(PolicyLoad::Taken);
-                return Ok(policy);
+        let (wrong, how) = match text {
+            Ok(text) => match parse(text, selectors) {
+                Ok(policy) => {
+                    kept.as_deref().inspect(|kept| keep(kept, text));
+                    in_force(metrics, text);
+                    metrics.policy_read(PolicyLoad::Taken);
+                    return Ok(policy);
+                }
+                Err(wrong) => (wrong.context(format!("policy {}", path.display())), PolicyLoad::Refused),
+            },
+            Err(why) => {
+                let wrong = anyhow!("cannot read the policy {}: {why}", path.display());
+                (wrong, PolicyLoad::Unreadable)
             }
-            Err(wrong) => wrong.context(format!("policy {}", path.display())),
         };
         let before = kept.as_deref().and_then(|kept| std::fs::read_to_string(kept).ok());
         let Some((policy, text)) = before.and_then(|text| Some((parse(&text, selectors).ok()?, text))) else {
@@ -72,10 +77,10 @@ impl PolicySource {
         };
         tracing::error!(
             why = format!("{wrong:#}"),
-            "the policy is wrong; the last one that was good is in force"
+            "the policy cannot be used; the last one that was good is in force"
         );
         in_force(metrics, &text);
-        metrics.policy_read(PolicyLoad::Refused);
+        metrics.policy_read(how);
         Ok(policy)
     }
 }
@@ -120,8 +125,8 @@ impl Reload {
         let PolicySource::File { path, text, kept } = source else {
             return std::future::pending().await;
         };
-        let mut text = text.clone();
-        let (mut doubted, mut unreadable) = (false, false);
+        let (mut doubted, mut unreadable) = (false, text.is_err());
+        let mut text = text.clone().ok();
         loop {
             if !doubted && self.readiness.listed().is_ok() {
                 self.doubt().await;
@@ -140,7 +145,7 @@ impl Reload {
                 }
             };
             // Readable again is news, whatever it says.
-            if !std::mem::take(&mut unreadable) && new == text {
+            if !std::mem::take(&mut unreadable) && text.as_ref() == Some(&new) {
                 continue;
             }
             match parse(&new, &self.selectors) {
@@ -155,7 +160,7 @@ impl Reload {
                     tracing::error!(path = %path.display(), why = %error, "the new policy is wrong; the old one stays in force");
                 }
             }
-            text = new;
+            text = Some(new);
         }
     }
 

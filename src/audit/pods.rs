@@ -141,7 +141,8 @@ pub fn untreated(snapshot: &Snapshot, policy: &Policy, pod: &Pod) -> Option<(Kin
         );
         return (!ours).then_some((Kind::OtherScheduler, message));
     }
-    let admitted = pod.annotation(ADMITTED).is_some();
+    // Anybody can write the annotation; what passed the webhook has our gate no more.
+    let admitted = pod.annotation(ADMITTED).is_some() && !pod.gated;
     let past = match ours {
         true => !admitted && asks_for_cards(snapshot, policy, pod),
         false => &**scheduler == DEFAULT_SCHEDULER,

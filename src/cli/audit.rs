@@ -26,7 +26,7 @@ pub(super) struct Args {
 
 /// Exit code 1: there are findings.
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let policy = load_policy(args.policy.as_deref())?;
+    let policy = load_policy(args.policy.as_deref());
     let (core, embedded) = args.cluster.core(policy).await?;
     if let Some(embedded) = &embedded {
         show_waiting(&core, embedded).await?;

@@ -37,7 +37,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (namespace, name) = args.pod.split_once('/').context("--pod takes NAMESPACE/NAME")?;
     let key = NamespacedName::new(namespace, name);
-    let policy = load_policy(args.policy.as_deref())?;
+    let policy = load_policy(args.policy.as_deref());
     let (core, embedded) = args.cluster.core(policy).await?;
     if let Some(embedded) = &embedded
         && let Some(message) = create(&core, embedded, &key).await?

@@ -176,11 +176,8 @@ fn say_assumptions(embedded: &Embedded) {
     note(&format!("not looked at: {}", kinds.join(", ")));
 }
 
-fn load_policy(path: Option<&Path>) -> anyhow::Result<PolicySource> {
-    match path {
-        None => Ok(PolicySource::Default),
-        Some(path) => PolicySource::read(path),
-    }
+fn load_policy(path: Option<&Path>) -> PolicySource {
+    path.map_or(PolicySource::Default, PolicySource::read)
 }
 
 async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
@@ -190,7 +187,7 @@ async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let source = match Policy::read(&text, &Selectors::new()) {
         Ok(_) => PolicySource::File {
             path: args.policy.clone(),
-            text: text.clone(),
+            text: Ok(text.clone()),
             kept: None,
         },
         Err(_) => PolicySource::Default,

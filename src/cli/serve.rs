@@ -116,7 +116,7 @@ impl SecretArgs {
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let policy = load_policy(args.policy.as_deref())?.keeping(args.policy_kept.clone());
+    let policy = load_policy(args.policy.as_deref()).keeping(args.policy_kept.clone());
     let embedded = match args.cluster.files() {
         Some(files) => Some(Arc::new(Embedded::load(&files)?)),
         None => None,

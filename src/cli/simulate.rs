@@ -43,7 +43,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     super::say_assumptions(&embedded);
     let embedded = Arc::new(embedded);
-    let core = Core::start(embedded.clone(), load_policy(args.policy.as_deref())?).await?;
+    let core = Core::start(embedded.clone(), load_policy(args.policy.as_deref())).await?;
     let mut app = app::serve(core.clone(), Net::loopback()).await?;
     let trust = app
         .ca_pem

@@ -33,6 +33,7 @@ pub fn doubts(policy: &Policy, census: &Census, snapshot: Option<&Snapshot>) -> 
         classes(&mut doubts, policy, census);
         runtimes(&mut doubts, policy, snapshot);
         device_classes(&mut doubts, policy, snapshot);
+        for_nobody(&mut doubts, policy, snapshot);
     }
     doubts.0
 }
@@ -145,7 +146,13 @@ fn offer<'a>(names: impl Iterator<Item = &'a Name>) -> String {
 
 fn runtimes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     let defaults = policy.defaults.runtime_classes.iter();
-    let defaults = defaults.map(|(resource, name)| ("defaults".to_owned(), name, format!("pods with {resource}")));
+    let defaults = defaults.map(|(resource, name)| {
+        let path = match policy.defaults.one_runtime.contains(resource) {
+            true => "defaults.runtimeClassName".to_owned(),
+            false => format!("defaults.runtimeClassNames[{:?}]", &**resource),
+        };
+        (path, name, format!("pods with {resource}"))
+    });
     let patches = patches(policy).filter_map(|(at, patch)| {
         let name = patch.runtime_class_name.as_ref()?;
         Some((format!("{at}.runtimeClassName"), name, "its pods".to_owned()))
@@ -158,6 +165,22 @@ fn runtimes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
                 format!("this cluster has no RuntimeClass {name}, so {pods} are refused; {there}"),
             );
         }
+    }
+}
+
+/// A misspelt label restricts nobody. Where no namespace is known nothing can be said.
+fn for_nobody(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
+    for (i, rule) in policy.namespaces.iter().enumerate() {
+        let mut namespaces = snapshot.namespaces.iter().map(|(_, namespace)| &namespace.labels);
+        let has_all = |labels: &crate::model::Labels| rule.matches.iter().all(|(k, v)| labels.get(k) == Some(v));
+        if snapshot.namespaces.is_empty() || namespaces.any(has_all) {
+            continue;
+        }
+        let wanted: Vec<String> = rule.matches.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        doubts.say(
+            format!("namespaces[{i}].match"),
+            format!("no namespace of this cluster has {}", wanted.join(" and ")),
+        );
     }
 }
 

@@ -58,7 +58,7 @@ impl Errors {
     }
 }
 
-/// A value with its place. Null counts as left out.
+/// A value with its place. Null reads as left out; where the key is there it is an error when the mapping is closed.
 pub(super) struct Field {
     pub(super) path: String,
     value: Value,
@@ -69,6 +69,9 @@ pub(super) struct Fields {
     pub(super) path: String,
     map: Map<String, Value>,
     known: Vec<&'static str>,
+    /// Keys without a value, as a template leaves them whose value was not set. To take them for left out would make no
+    /// limit of a limit.
+    empty: Vec<&'static str>,
 }
 
 impl Fields {
@@ -77,6 +80,7 @@ impl Fields {
             path,
             map,
             known: vec![],
+            empty: vec![],
         }
     }
 
@@ -90,9 +94,13 @@ impl Fields {
     /// Each once.
     pub(super) fn field(&mut self, key: &'static str) -> Field {
         self.known.push(key);
+        let found = self.map.remove(key);
+        if found == Some(Value::Null) {
+            self.empty.push(key);
+        }
         Field {
             path: self.at(key),
-            value: self.map.remove(key).unwrap_or_default(),
+            value: found.unwrap_or_default(),
         }
     }
 
@@ -103,6 +111,9 @@ impl Fields {
 
     /// What is left is unknown.
     pub(super) fn close(self, errors: &mut Errors) {
+        for key in &self.empty {
+            errors.say(self.at(key), "has no value: give it one, or leave it out");
+        }
         for key in self.map.keys() {
             let shown: String = key.chars().take(64).collect();
             let hint = match alike::likeliest(self.known.iter().copied(), key) {
@@ -129,6 +140,10 @@ fn found(value: &Value) -> String {
 impl Field {
     pub(super) fn is_given(&self) -> bool {
         !self.value.is_null()
+    }
+
+    pub(super) fn is_list(&self) -> bool {
+        self.value.is_array()
     }
 
     /// As it is, for those who read several types.
@@ -195,18 +210,8 @@ impl Field {
         items.into_iter().enumerate().map(field).collect()
     }
 
-    /// A list of texts. None: left out, or something else.
-    pub(super) fn texts(self, errors: &mut Errors) -> Option<Vec<String>> {
-        let given = matches!(self.value, Value::Array(_));
-        let items = self.list(errors);
-        let entries = items.len();
-        let texts = items.into_iter().filter_map(|item| item.item(errors)?.text(errors));
-        let texts: Vec<_> = texts.collect();
-        (given && texts.len() == entries).then_some(texts)
-    }
-
     /// An entry of a list: nothing is no entry.
-    fn item(self, errors: &mut Errors) -> Option<Self> {
+    pub(super) fn item(self, errors: &mut Errors) -> Option<Self> {
         match self.value {
             Value::Null => self.wrong("an entry", errors),
             _ => Some(self),

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use serde_saphyr::UserMessageFormatter;
 
 use super::fields::{Errors, Field, Fields};
 use super::types::{Defaults, NodeOrder, Placement, Policy, PowerDomain};
@@ -82,7 +83,8 @@ impl Reader<'_> {
         let root: Value = match serde_saphyr::from_str(text) {
             Ok(root) => root,
             Err(e) => {
-                self.error("", format!("not readable as YAML: {}", e.without_snippet()));
+                let why = e.without_snippet().render_with_formatter(&UserMessageFormatter);
+                self.error("", format!("not readable as YAML: {why}"));
                 return None;
             }
         };
@@ -129,7 +131,7 @@ impl Reader<'_> {
         let topology = self.choice(raw.field("topology"), &words);
         let nearness = raw.field("nearness");
         let at = nearness.path.clone();
-        let nearness = nearness.texts(&mut self.errors);
+        let nearness = self.texts(nearness, names::qualified);
         raw.close(&mut self.errors);
         Placement {
             nodes,
@@ -143,10 +145,22 @@ impl Reader<'_> {
         if labels.len() > MOST_LEVELS {
             self.error(at, format!("{} labels; at most {MOST_LEVELS}", labels.len()));
         }
-        for (i, label) in labels.iter().enumerate() {
-            self.check(format!("{at}[{i}]"), label, names::qualified);
-        }
         labels.into_iter().map(Name::from).collect()
+    }
+
+    /// A list of names of the given kind; each is looked at, whatever the others are. None: left out, or not a list of texts.
+    pub(super) fn texts(&mut self, field: Field, rule: fn(&str) -> Result<(), &'static str>) -> Option<Vec<String>> {
+        let given = field.is_list();
+        let items = field.list(&mut self.errors);
+        let (entries, mut texts) = (items.len(), vec![]);
+        for item in items {
+            let at = item.path.clone();
+            if let Some(text) = item.item(&mut self.errors).and_then(|i| i.text(&mut self.errors)) {
+                self.check(at, &text, rule);
+                texts.push(text);
+            }
+        }
+        (given && texts.len() == entries).then_some(texts)
     }
 
     fn choice<T: Copy + Default>(&mut self, field: Field, words: &[(&str, T)]) -> T {
@@ -248,6 +262,7 @@ impl Reader<'_> {
             .filter(nvidia)
             .map(|(resource, _)| resource.clone());
         defaults.runtime_classes = nvidia.filter_map(|r| Some((r, of_nvidia.clone()?))).collect();
+        defaults.one_runtime = defaults.runtime_classes.keys().cloned().collect();
         for (resource, field) in by_resource {
             if !defaults.device_classes.contains_key(&*resource) {
                 let known: Vec<&str> = defaults.device_classes.keys().map(|r| &**r).collect();
@@ -257,6 +272,7 @@ impl Reader<'_> {
                 );
             }
             if let Some(name) = self.name(field, names::dns_subdomain) {
+                defaults.one_runtime.remove(&*resource);
                 defaults.runtime_classes.insert(resource.into(), name);
             }
         }

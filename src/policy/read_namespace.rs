@@ -22,7 +22,8 @@ impl Reader<'_> {
             self.check(at, value, names::label_value);
         }
         let default_class = self.name(raw.field("defaultClass"), names::dns_label);
-        let allowed = raw.field("allowedClasses").texts(&mut self.errors);
+        let allowed = raw.field("allowedClasses");
+        let allowed = self.texts(allowed, names::dns_label);
         let allowed: Option<Vec<Name>> = allowed.map(|names| names.into_iter().map(Name::from).collect());
         let rule = NamespaceRule {
             matches: names_of(matches),
@@ -42,9 +43,6 @@ impl Reader<'_> {
             return default;
         };
         let (at_default, at_allowed) = (raw.at("defaultClass"), raw.at("allowedClasses"));
-        for (i, class) in allowed.iter().enumerate() {
-            self.check(format!("{at_allowed}[{i}]"), class, names::dns_label);
-        }
         match (allowed, &default) {
             ([], _) => self.error(at_allowed, "allows nothing: leave it out to allow every class"),
             ([only], None) => return Some(only.clone()),

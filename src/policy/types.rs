@@ -1,6 +1,6 @@
 //! A policy that has been checked: every value in it is legal and means one thing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -95,6 +95,8 @@ pub struct Defaults {
     /// By extended resource, of pods for which it is claimed and whose class and namespace say nothing. Runtimes are of a
     /// vendor: NVIDIA's does nothing for AMD's cards, or fails.
     pub runtime_classes: BTreeMap<Name, Name>,
+    /// Those of them that have theirs by `runtimeClassName`, the one of all of NVIDIA's.
+    pub one_runtime: BTreeSet<Name>,
     /// Extended resource -> DeviceClass of the claims that replace it.
     pub device_classes: BTreeMap<Name, Name>,
 }
@@ -105,6 +107,7 @@ impl Default for Defaults {
         Self {
             scheduler_name: "wattlane".into(),
             runtime_classes: BTreeMap::new(),
+            one_runtime: BTreeSet::new(),
             device_classes: pairs.into_iter().map(|(r, c)| (r.into(), c.into())).collect(),
         }
     }

@@ -8,6 +8,7 @@ mod accept;
 pub mod admin;
 mod body;
 mod client;
+mod complaints;
 mod deadline;
 pub mod handlers;
 mod holds;

@@ -12,8 +12,10 @@ use tokio::time::Instant;
 
 /// The path of admission, without its token.
 pub const ADMISSION: &str = "/admission/mutate";
-/// How long a request at an unknown path waits for the look. The API server waits for five seconds, if it is our manifest.
+/// How long a request at an unknown path waits for the look, at most.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A look that takes as long hangs. Well below the patience: one that is asked for begins up to a second later.
+const HANGS: Duration = Duration::from_millis(1500);
 
 /// What follows [`ADMISSION`] in a path, empty where nothing does; None: not a path of admission. `/` is one, since the API
 /// server asks there where the configuration has no path.
@@ -40,6 +42,23 @@ enum Good {
 struct Looks {
     begun: u64,
     done: u64,
+    /// Since when there is one.
+    under_way: Option<Instant>,
+    /// The one under way, or else the last one, has read the configuration.
+    told: bool,
+    /// The last one that ended had not.
+    failed: bool,
+}
+
+impl Looks {
+    fn hangs(&self) -> bool {
+        self.under_way.is_some_and(|since| since.elapsed() >= HANGS)
+    }
+
+    /// Whether nothing is heard of the configuration any more, so that it may say anything by now.
+    fn blind(&self) -> bool {
+        self.failed || self.hangs()
+    }
 }
 
 #[derive(Default)]
@@ -52,18 +71,28 @@ pub struct Paths {
 impl Paths {
     /// Every ending is good.
     pub fn any(&self) {
-        self.known.store(Arc::default());
+        self.know(Good::Any);
+    }
+
+    fn know(&self, good: Good) {
+        self.known.store(Arc::new(good));
+        self.looks.send_modify(|l| l.told = true);
     }
 
     /// These endings are good for so long, and then again every one: a configuration that nobody can look at may have changed.
     pub fn only<'a>(&self, endings: impl IntoIterator<Item = &'a str>, long: Duration) {
         let hashes = endings.into_iter().map(hash).collect();
-        self.known.store(Arc::new(Good::These(hashes, Instant::now() + long)));
+        self.know(Good::These(hashes, Instant::now() + long));
     }
 
-    /// A look at the configuration, from now until it is dropped.
+    /// A look at the configuration, from now until it is dropped. It has failed unless `any` or `only` says by then what was
+    /// seen.
     pub fn look(&self) -> impl Drop + '_ {
-        self.looks.send_modify(|l| l.begun += 1);
+        self.looks.send_modify(|l| {
+            l.begun += 1;
+            l.under_way = Some(Instant::now());
+            l.told = false;
+        });
         Look(self)
     }
 
@@ -77,18 +106,27 @@ impl Paths {
         !self.good("")
     }
 
-    /// Whether a request at this ending may go on.
-    pub(super) async fn takes(&self, ending: &str) -> bool {
+    /// Whether a request at this ending may go on; its caller leaves at `by`. While looks fail or hang, it may: another
+    /// replica may have changed the configuration, and what was known before is no reason to shut an API server out.
+    /// Whoever gets in by that could not make the API server fail, and what admission makes needs it, too.
+    pub(super) async fn takes(&self, ending: &str, by: Instant) -> bool {
         if self.good(ending) {
             return true;
         }
         let mut looks = self.looks.subscribe();
         // One that is under way may have read the configuration as it was.
-        let begun = looks.borrow_and_update().begun;
+        let begun = {
+            let looks = looks.borrow_and_update();
+            if looks.hangs() {
+                return true;
+            }
+            looks.begun
+        };
         self.wanted.notify_one();
-        // Without one in time, by what is known.
-        let _ = tokio::time::timeout(PATIENCE, looks.wait_for(|l| l.done > begun)).await;
-        self.good(ending)
+        // A third is left for the answer. With little time in all the wait proves nothing: what counts is how looks go.
+        let wait = PATIENCE.min(by.saturating_duration_since(Instant::now()) * 2 / 3);
+        let _ = tokio::time::timeout(wait, looks.wait_for(|l| l.done > begun)).await;
+        self.good(ending) || self.looks.borrow().blind()
     }
 
     /// Whether a request at this ending goes on without a look.
@@ -108,7 +146,11 @@ struct Look<'a>(&'a Paths);
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
-        self.0.looks.send_modify(|l| l.done = l.begun);
+        self.0.looks.send_modify(|l| {
+            l.done = l.begun;
+            l.under_way = None;
+            l.failed = !l.told;
+        });
     }
 }
 
@@ -126,6 +168,10 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
+
+    fn by() -> Instant {
+        Instant::now() + Duration::from_millis(4500)
+    }
 
     #[test]
     fn endings_are_read_from_paths_of_admission_only() {
@@ -148,15 +194,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_known_too_long_ago_turns_nobody_away() {
         let paths = Paths::default();
-        assert!(paths.takes("x").await && !paths.closed());
+        assert!(paths.takes("x", by()).await && !paths.closed());
         paths.only(["a", "b"], LONG);
-        assert!(paths.takes("a").await && paths.takes("b").await && paths.closed());
+        assert!(paths.takes("a", by()).await && paths.takes("b", by()).await && paths.closed());
         for other in ["", "x", "aa", "A", "a/", "ab"] {
             paths.only(["a", "b"], LONG);
-            assert!(!paths.takes(other).await, "{other}");
+            assert!(!paths.takes(other, by()).await, "{other}");
         }
         tokio::time::advance(LONG + Duration::from_millis(1)).await;
-        assert!(paths.takes("x").await && !paths.closed());
+        assert!(paths.takes("x", by()).await && !paths.closed());
     }
 
     #[tokio::test(start_paused = true)]
@@ -166,7 +212,7 @@ mod tests {
         let under_way = paths.look();
         let asks = tokio::spawn({
             let paths = paths.clone();
-            async move { paths.takes("new").await }
+            async move { paths.takes("new", by()).await }
         });
         paths.wanted().await;
         // It had read the configuration before he came.
@@ -177,5 +223,58 @@ mod tests {
         paths.only(["old", "new"], LONG);
         drop(look);
         assert!(asks.await.expect("no panic"));
+    }
+
+    /// Another replica has written a new token, and this one's API server does not answer, or says no.
+    #[tokio::test(start_paused = true)]
+    async fn looks_that_hang_or_fail_shut_nobody_out() {
+        let paths = Arc::new(Paths::default());
+        paths.only(["old"], LONG);
+        // A keeper: a second between looks, and then one that hangs.
+        let keeper = tokio::spawn({
+            let paths = paths.clone();
+            async move {
+                paths.wanted().await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let _look = paths.look();
+                std::future::pending::<()>().await;
+            }
+        });
+        let began = Instant::now();
+        assert!(paths.takes("new", by()).await);
+        assert_eq!(began.elapsed(), PATIENCE);
+        // From then on at once, however little time there is.
+        let began = Instant::now();
+        assert!(paths.takes("new", began + Duration::from_millis(1)).await);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        keeper.abort();
+        assert!(keeper.await.is_err());
+        // It ended without having seen anything, as one does that is refused.
+        assert!(paths.takes("new", by()).await);
+        // One that sees is believed again.
+        let look = paths.look();
+        paths.only(["old"], LONG);
+        drop(look);
+        assert!(!paths.takes("new", by()).await);
+    }
+
+    /// Who says that he will not wait does not get in by that; and the wait ends before its caller leaves.
+    #[tokio::test(start_paused = true)]
+    async fn a_short_deadline_is_no_key() {
+        let paths = Paths::default();
+        let look = paths.look();
+        paths.only(["old"], LONG);
+        drop(look);
+        for millis in [0, 900, 1800, 2700] {
+            let began = Instant::now();
+            assert!(
+                !paths.takes("x", began + Duration::from_millis(millis)).await,
+                "{millis}"
+            );
+            assert_eq!(began.elapsed(), Duration::from_millis(millis) * 2 / 3, "{millis}");
+        }
+        // A look that has only just begun says nothing yet.
+        let _look = paths.look();
+        assert!(!paths.takes("x", Instant::now() + Duration::from_secs(1)).await);
     }
 }

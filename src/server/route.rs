@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 
 use super::body::{self, BodyError, Room, Share};
 use super::client::{Client, Pass};
+use super::complaints::Complaints;
 use super::paths::{Paths, ending};
 use super::seats::Seat;
 use super::verbs::{self, Answered};
@@ -27,6 +28,7 @@ pub(super) struct Router<S> {
     service: Arc<S>,
     metrics: Arc<Metrics>,
     limits: Limits,
+    complaints: Complaints,
     paths: Arc<Paths>,
     extender: Door,
     bind: Door,
@@ -76,6 +78,7 @@ impl<S: Service> Router<S> {
         Self {
             service,
             metrics,
+            complaints: Complaints::default(),
             paths,
             extender: Door::new(limits.extender_requests, limits.buffered_bytes, limits.extender_bytes),
             bind: Door::new(
@@ -120,7 +123,9 @@ impl<S: Service> Router<S> {
         let (status, outcome, mut response) = match result {
             Ok(Ok(Answered { outcome, body })) => (StatusCode::OK, outcome, json(body)),
             Ok(Err(no)) => {
-                tracing::warn!(status = no.status.as_u16(), why = no.words, "request not taken");
+                if let Some(unsaid) = self.complaints.say(no.outcome, record.begun) {
+                    tracing::warn!(status = no.status.as_u16(), why = no.words, unsaid, "request not taken");
+                }
                 (no.status, no.outcome, words(no.status, &no.words))
             }
             Err(_) => {
@@ -163,8 +168,10 @@ impl<S: Service> Router<S> {
         seat: &Arc<Seat>,
         request: Request<Incoming>,
     ) -> Result<Answered, Rejected> {
+        // Of its caller, who began to wait before anything of this.
+        let by = tokio::time::Instant::now() + deadline::of_admission(request.uri().query());
         match verb {
-            Verb::Mutate => self.may_ask(&client.admission, request.uri().path()).await?,
+            Verb::Mutate => self.may_ask(&client.admission, request.uri().path(), by).await?,
             Verb::Other => {}
             _ => may_call(&client.extender, "the extender")?,
         }
@@ -190,7 +197,6 @@ impl<S: Service> Router<S> {
             ));
         }
         is_json(request.headers())?;
-        let by = tokio::time::Instant::now() + deadline::of_admission(request.uri().query());
         // A bind sees to its own end: cut off in the middle it would leave something to undo. Admission has words of its
         // own for what was not decided in time.
         let within = match verb {
@@ -229,9 +235,9 @@ impl<S: Service> Router<S> {
     }
 
     /// Admission is for who shows a certificate with a name for it, where there are such names; else for who knows the path.
-    async fn may_ask(&self, pass: &Pass, path: &str) -> Result<(), Rejected> {
+    async fn may_ask(&self, pass: &Pass, path: &str, by: tokio::time::Instant) -> Result<(), Rejected> {
         may_call(pass, "admission")?;
-        if *pass == Pass::Known || self.paths.takes(ending(path).unwrap_or_default()).await {
+        if *pass == Pass::Known || self.paths.takes(ending(path).unwrap_or_default(), by).await {
             return Ok(());
         }
         let words = "admission is asked at the path in the webhook configuration, which ends in a token of wattlane's, and \

@@ -273,3 +273,33 @@ fn a_spelling_is_only_refused_where_a_claim_would_be_made() {
     none["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "0m"});
     assert_eq!(outcome(&none, "ml", "CREATE"), Err(Skip::NothingAsked));
 }
+
+/// Advice leads to what a pod's author may write, and to where it is read.
+#[test]
+fn a_key_in_the_wrong_place_or_nobodys_to_set_is_warned_about() {
+    let said = |part: &str, key: &str| {
+        let mut pod = pod();
+        pod["metadata"][part] = json!({key: "x"});
+        let request = Request {
+            namespace: "ml",
+            operation: "CREATE",
+            object: &pod,
+        };
+        let warnings = match decide(&world::snapshot(), &world::policy(), &request) {
+            Decision::Patch { warnings, .. } | Decision::LeaveAlone { warnings, .. } => warnings,
+            Decision::Refuse(refused) => panic!("{refused:?}"),
+        };
+        warnings.join("; ")
+    };
+    let of_label = said("labels", "wattlane.dev/class");
+    assert!(of_label.contains("label wattlane.dev/class is not read"), "{of_label}");
+    assert!(of_label.contains("annotation"), "{of_label}");
+    for key in ["wattlane.dev/webhook", "wattlane.dev/leader", "team"] {
+        assert_eq!(said("labels", key), "", "{key}");
+    }
+    let misspelt = said("annotations", "wattlane.dev/admited");
+    assert!(misspelt.contains("means nothing to wattlane"), "{misspelt}");
+    assert!(!misspelt.contains("did you mean"), "{misspelt}");
+    let misspelt = said("annotations", "wattlane.dev/clas");
+    assert!(misspelt.contains("did you mean wattlane.dev/class?"), "{misspelt}");
+}

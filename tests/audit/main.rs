@@ -404,6 +404,11 @@ fn a_gate_is_taken_off_where_admission_had_nothing_to_do() {
     world.put(gates(plugin_pod("", "unknown", ""), "unknown"));
     world.put(gates(amd, "no-class"));
     world.put(gates(pod("", "", &["ca"]), "treated"));
+    // Its author says that it was treated, and wattlane's scheduler would place it.
+    let mut forged = plugin_pod("", "ml", "");
+    forged["metadata"]["annotations"] = json!({"wattlane.dev/admitted": "v1"});
+    forged["spec"]["schedulerName"] = json!("wattlane");
+    world.put(gates(forged, "forged"));
     let mut other = plugin_pod("other-gate", "ml", "");
     other["spec"]["schedulingGates"] = json!([{"name": "example.com/quota"}]);
     world.put(other);
@@ -413,7 +418,7 @@ fn a_gate_is_taken_off_where_admission_had_nothing_to_do() {
         liftable(&snapshot, world.policy(), pod)
     };
     assert!(lifted("ml", "no-class") && lifted("ml", "treated"));
-    assert!(!lifted("ml", "missed") && !lifted("ml", "missed-big"));
+    assert!(!lifted("ml", "missed") && !lifted("ml", "missed-big") && !lifted("ml", "forged"));
     assert!(!lifted("unknown", "unknown") && !lifted("ml", "other-gate"));
     let missed = world
         .findings()

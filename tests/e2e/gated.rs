@@ -80,6 +80,10 @@ async fn a_pod_that_admission_never_saw_waits() {
             let expected: &[&str] = if gated { &[GATE] } else { &[] };
             ensure!(gates(&created) == expected, "{name}: {:?}", gates(&created));
         }
+        // Whoever writes that it was treated does not get past by that.
+        let mut forged = objects::gpu_pod("forged", 1)?;
+        forged.metadata.annotations = Some([("wattlane.dev/admitted".to_owned(), "v1".to_owned())].into());
+        ensure!(gates(&create(&forged).await?) == [GATE], "a forged annotation");
         let mut ignored = objects::gpu_pod("ignored", 1)?;
         ignored.metadata.annotations = Some([("wattlane.dev/webhook".to_owned(), "ignore".to_owned())].into());
         ensure!(gates(&create(&ignored).await?).is_empty());
@@ -113,6 +117,19 @@ async fn a_pod_that_admission_never_saw_waits() {
         })
         .await?;
         ensure!(gates(&again).is_empty(), "{:?}", gates(&again));
+        // One that was treated, made anew as it is: the gate is put on, and taken off.
+        let mut copy = again.clone();
+        copy.metadata = serde_json::from_value(json!({"name": "copy", "annotations": again.metadata.annotations}))?;
+        ensure!(
+            copy.metadata
+                .annotations
+                .as_ref()
+                .is_some_and(|a| a.contains_key("wattlane.dev/admitted")),
+            "{:?}",
+            copy.metadata
+        );
+        let copy = pods.create(&dry_run, &copy).await?;
+        ensure!(gates(&copy).is_empty(), "{:?}", gates(&copy));
         let given = bound(cluster, "missed").await?;
         ensure!(given.devices.len() == 1, "{:?}", given.devices);
         Ok(())

@@ -184,12 +184,14 @@ classes: [{name: a, match: "true", patch: {runtimeClassName: nvidia-cdi}}]
 namespaces: [{match: {}, patch: {runtimeClassName: runc}}]
 defaults:
   runtimeClassName: nvidia-legacy
+  runtimeClassNames: {amd.com/gpu: amd}
   deviceClasses: {example.com/gpu: card.example.com, example.com/served: none.example.com, example.com/fine: gpu.example.com}
 "#;
     let said = warnings(body, Some(&cluster));
     let want = [
         "classes[0]: no device of this cluster is of class a",
-        "defaults: this cluster has no RuntimeClass nvidia-legacy, so pods with nvidia.com/gpu are refused; there is nvidia, runc",
+        "defaults.runtimeClassNames[\"amd.com/gpu\"]: this cluster has no RuntimeClass amd, so pods with amd.com/gpu are refused; there is nvidia, runc",
+        "defaults.runtimeClassName: this cluster has no RuntimeClass nvidia-legacy, so pods with nvidia.com/gpu are refused; there is nvidia, runc",
         "classes[0].patch.runtimeClassName: this cluster has no RuntimeClass nvidia-cdi, so its pods are refused; there is nvidia, runc",
         "defaults.deviceClasses[\"example.com/gpu\"]: this cluster has no DeviceClass card.example.com: example.com/gpu is left to the device plugin; there is gpu.example.com",
         "defaults.deviceClasses[\"example.com/served\"]: this cluster has no DeviceClass none.example.com: gpu.example.com, which says it serves example.com/served, is used instead",
@@ -221,6 +223,16 @@ fn the_rules_for_namespaces_are_listed_with_whom_they_are_for() {
     let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
     assert!(lines.contains(&vec!["team=x", "2", "l4-72w", "l4-72w", "2"]), "{text}");
     assert!(lines.contains(&vec!["(all)", "1", "-", "(all)", "-"]), "{text}");
+    // A misspelt key or value restricts nobody.
+    let body =
+        "namespaces: [{match: {taem: x}}, {match: {team: x, tier: low}}, {match: {team: y}}, {match: {team: z}}]";
+    let want = [
+        "namespaces[0].match: no namespace of this cluster has taem=x",
+        "namespaces[1].match: no namespace of this cluster has team=x and tier=low",
+        "namespaces[3].match: no namespace of this cluster has team=z",
+    ];
+    assert_eq!(warnings(body, Some(&cluster)), want);
+    let body = "namespaces: [{match: {team: x}, allowedClasses: [l4-72w], maxGpusPerPod: 2}, {match: {}}]";
     let (_, text) = printed(&check(&format!("{HEAD}{body}"), None));
     assert!(text.contains("NAMESPACES WITH") && text.contains("team=x"), "{text}");
 }

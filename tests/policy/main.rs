@@ -187,6 +187,19 @@ fn what_is_wrong_is_said_with_its_place() {
             "namespaces: [{match: {}, maxGpusPerPod: -1}]",
             "namespaces[0].maxGpusPerPod: must be a whole number, 0 or more, not the number -1",
         ),
+        (
+            "namespaces: [{match: {}, allowedClasses: }]",
+            "namespaces[0].allowedClasses: has no value: give it one, or leave it out",
+        ),
+        (
+            "namespaces: [{match: {}, maxGpusPerPod: null}]",
+            "namespaces[0].maxGpusPerPod: has no value",
+        ),
+        (
+            "power: [{label: rack, budget: , budgets: {r7: 1kW}}]",
+            "power[0].budget: has no value",
+        ),
+        ("namespaces:", "namespaces: has no value"),
         ("namespaces: [{match: {a: x y}}]", "namespaces[0].match[\"a\"]:"),
         (
             "namespaces: [{match: {}, patch: {schedulerName: default-scheduler}}]",
@@ -278,6 +291,49 @@ defaults: {deviceClasses: {nvidia.com/gpu: [gpu.nvidia.com]}, runtimeClassName: 
         "and 3 more",
     ];
     assert_eq!(errors, want, "{errors:#?}");
+}
+
+/// One wrong entry of a list does not hide another; a key without a value is said once.
+#[test]
+fn each_entry_of_a_list_is_looked_at() {
+    let errors = errors(
+        "
+placement: {nearness: [4, rack one, ok]}
+namespaces: [{match: , allowedClasses: [~, 3, UPPER]}]
+",
+    );
+    let want = [
+        "placement.nearness[0]: must be a text (put it in quotes), not the number 4",
+        "placement.nearness[1]: \"rack one\" is not valid",
+        "namespaces[0].match: is needed",
+        "namespaces[0].allowedClasses[0]: must be an entry, not nothing",
+        "namespaces[0].allowedClasses[1]: must be a text (put it in quotes), not the number 3",
+        "namespaces[0].allowedClasses[2]: \"UPPER\" is not valid",
+    ];
+    assert_eq!(errors.len(), want.len(), "{errors:#?}");
+    for (said, want) in errors.iter().zip(want) {
+        assert!(said.starts_with(want), "{errors:#?}");
+    }
+}
+
+/// YAML's errors are for who wrote the file, not for who wrote the program.
+#[test]
+fn nobody_is_told_how_to_call_a_library() {
+    let head = HEAD.trim_end();
+    for text in [
+        format!("{head}\nplacement: {{}}\nplacement: {{}}"),
+        format!("{head}\n---\n{head}"),
+        format!("{head}\nclasses: *nowhere"),
+        format!("{head}\nclasses: !!binary x"),
+        "a: [".to_owned(),
+    ] {
+        let errors = Policy::read(&text, &Selectors::new()).err().unwrap_or_default();
+        let said = errors.first().map(ToString::to_string).unwrap_or_default();
+        assert!(said.starts_with("not readable as YAML: "), "{text}: {said}");
+        for word in ["Options", "Policy", "from_str", "_with", "\n"] {
+            assert!(!said.contains(word), "{text}: {said}");
+        }
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ const A_LOOK: Duration = Duration::from_secs(11);
 
 async fn start(path: &Path, kept: Option<&Path>) -> anyhow::Result<Core> {
     let cluster = Arc::new(Embedded::from_yaml("test", CLUSTER)?);
-    let source = PolicySource::read(path)?.keeping(kept.map(Path::to_owned));
+    let source = PolicySource::read(path).keeping(kept.map(Path::to_owned));
     let core = Core::start(cluster, source).await?;
     core.spawn_reload();
     Ok(core)
@@ -77,6 +77,26 @@ async fn a_policy_that_breaks_is_seen_in_a_metric_and_the_last_good_one_stays() 
     tokio::time::sleep(A_LOOK).await;
     assert_eq!((metric(&core, FAILED), scheduler(&core).as_str()), (1, "third"));
     assert_eq!(metric(&core, "wattlane_policy_loads_total{outcome=\"unreadable\"}"), 1);
+    // Nor does a process that starts now need more than what was kept.
+    for text in [None, Some(&b"\xff\xfe"[..])] {
+        if let Some(text) = text {
+            std::fs::write(&path, text).expect("writes");
+        }
+        let again = start(&path, Some(&kept)).await.expect("starts with what was kept");
+        assert_eq!((metric(&again, FAILED), scheduler(&again).as_str()), (1, "third"));
+        assert_eq!(metric(&again, "wattlane_policy_loads_total{outcome=\"unreadable\"}"), 1);
+        let error = start(&path, None)
+            .await
+            .err()
+            .map(|e| format!("{e:#}"))
+            .unwrap_or_default();
+        assert!(error.starts_with("cannot read the policy"), "{error}");
+        // Readable again, it is taken.
+        write("defaults: {schedulerName: third}");
+        tokio::time::sleep(A_LOOK).await;
+        assert_eq!((metric(&again, FAILED), scheduler(&again).as_str()), (0, "third"));
+        std::fs::remove_file(&path).expect("goes");
+    }
     // What was kept is the last good one, and there is nothing beside it.
     assert!(std::fs::read_to_string(&kept).expect("kept").contains("third"));
     let files = std::fs::read_dir(folder.path()).expect("a folder").count();

@@ -56,7 +56,7 @@ async fn binds_at_one_time_never_pass_the_budget() {
     let embedded = Arc::new(Embedded::from_yaml("test", &cluster()).expect("a cluster"));
     let source = PolicySource::File {
         path: PathBuf::from("policy.yaml"),
-        text: POLICY.into(),
+        text: Ok(POLICY.into()),
         kept: None,
     };
     let core = Core::start(embedded.clone(), source).await.expect("starts");

@@ -32,11 +32,26 @@ pub(super) struct Api {
     client: Client,
     /// For one call, waits after 429 included.
     deadline: Duration,
+    /// What the API server says of a call is not logged here.
+    discreet: bool,
 }
 
 impl Api {
     pub(super) fn new(client: Client, deadline: Duration) -> Self {
-        Self { client, deadline }
+        Self {
+            client,
+            deadline,
+            discreet: false,
+        }
+    }
+
+    /// For what no log may have: the API server quotes what it does not take. The error still says it, to who knows what in
+    /// it is secret.
+    pub(super) fn discreet(&self) -> Self {
+        Self {
+            discreet: true,
+            ..self.clone()
+        }
     }
 
     pub(super) async fn get(&self, target: &Target) -> Result<Value, WriteError> {
@@ -68,13 +83,17 @@ impl Api {
     ) -> Result<Value, WriteError> {
         let called = self.answered(&method, &target.path, content, body).await;
         called.map_err(|error| {
+            let said = match self.discreet {
+                true => "not shown here: it may quote a secret".to_owned(),
+                false => error.to_string(),
+            };
             // A 404 or a conflict is everyday; the others are looked for in the log.
             match &error {
                 WriteError::NotFound(_) | WriteError::Conflict(_) => {
-                    tracing::debug!(%method, path = target.path, %error, "call to the Kubernetes API");
+                    tracing::debug!(%method, path = target.path, error = said, "call to the Kubernetes API");
                 }
                 WriteError::Refused(_) | WriteError::Unknown(_) => {
-                    tracing::warn!(%method, path = target.path, %error, "call to the Kubernetes API");
+                    tracing::warn!(%method, path = target.path, error = said, "call to the Kubernetes API");
                 }
             }
             let doing = match method {
@@ -291,6 +310,47 @@ mod tests {
             put(vec![Some((200, None, "<html>"))]).await,
             (Err(WriteError::Unknown(_)), 1)
         ));
+    }
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().expect("not poisoned").extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_discreet_is_quoted_in_the_error_and_in_no_log() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(move || writer.clone())
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let target = Target {
+            path: "/x".to_owned(),
+            what: "the X".to_owned(),
+        };
+        for status in [422, 409, 404, 500] {
+            for discreet in [false, true] {
+                let (api, _) = api(vec![Some((status, None, r#"{"message":"Invalid value: s3cret"}"#))]);
+                let api = if discreet { api.discreet() } else { api };
+                log.0.lock().expect("not poisoned").clear();
+                let error = api.patch(&target, JSON_PATCH, &Value::Null).await.expect_err("refused");
+                assert!(error.to_string().contains("s3cret"));
+                let said = String::from_utf8(log.0.lock().expect("not poisoned").clone()).expect("UTF-8");
+                assert!(said.contains("call to the Kubernetes API"), "{status}");
+                assert_eq!(said.contains("s3cret"), !discreet, "{status}: {said}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]
