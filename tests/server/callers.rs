@@ -198,7 +198,7 @@ async fn admission_asks_for_a_name_of_its_own_where_it_is_told_to() {
     }
     assert_eq!(server.requests("mutate", "forbidden"), 4.0);
     // Who shows such a certificate needs no token; who shows none has no use for one.
-    server.tls.paths().only(["token"], std::time::Duration::from_secs(60));
+    server.tls.paths().only([wattlane::certs::Ending::of("token")]);
     for (client, path, status) in [
         (client("kube-apiserver"), "/admission/mutate", 200),
         (client("kube-scheduler"), "/admission/mutate/token", 403),
@@ -294,7 +294,10 @@ async fn a_request_is_judged_by_the_ca_of_its_own_time() {
     for http in BOTH {
         tls.take(&serving.cert, &serving.key, &old.pair().cert).expect("takes");
         let mut conn = peer.connect(http).await.expect("connects");
-        assert_eq!(conn.post(FILTER, args("p", &["ok"])).await.expect("answers").status, 200);
+        assert_eq!(
+            conn.post(FILTER, args("p", &["ok"])).await.expect("answers").status,
+            200
+        );
         tls.take(&serving.cert, &serving.key, &new.pair().cert).expect("takes");
         has_lost(&mut conn, &peer, http, "not trusted any more").await;
     }
@@ -313,7 +316,10 @@ async fn an_open_connection_does_not_outlive_its_certificate() {
         });
         let peer = with(&server, Some(short));
         let mut conn = peer.connect(http).await.expect("connects");
-        assert_eq!(conn.post(FILTER, args("p", &["ok"])).await.expect("answers").status, 200);
+        assert_eq!(
+            conn.post(FILTER, args("p", &["ok"])).await.expect("answers").status,
+            200
+        );
         // It is left before the end, so that who has a newer one comes back with it.
         crate::support::no_hang(conn.closed()).await;
         crate::support::eventually("the certificate is over", || {

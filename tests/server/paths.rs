@@ -12,6 +12,7 @@ use hyper::body::Frame;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use wattlane::app::{Kept, Net};
+use wattlane::certs::Ending;
 use wattlane::certs::rotation::Lifetimes;
 use wattlane::keeper::Settings;
 use wattlane::model::NamespacedName;
@@ -38,13 +39,13 @@ async fn who_does_not_know_the_path_is_refused_before_the_body_is_read() {
     let open = server.peer().post(Http::Two, ADMISSION, REVIEW).await;
     assert_eq!(open.status, 200);
     let paths = server.tls.paths().clone();
-    paths.only(["token"], Duration::from_secs(600));
+    paths.only([Ending::of("token")]);
     // A keeper that finds nothing new.
     let looks = tokio::spawn(async move {
         loop {
             paths.wanted().await;
             let look = paths.look();
-            paths.only(["token"], Duration::from_secs(600));
+            paths.only([Ending::of("token")]);
             drop(look);
         }
     });
