@@ -225,7 +225,7 @@ fn the_rules_for_namespaces_are_listed_with_whom_they_are_for() {
     assert!(lines.contains(&vec!["(all)", "1", "-", "(all)", "-"]), "{text}");
     // A misspelt key or value restricts nobody.
     let body =
-        "namespaces: [{match: {taem: x}}, {match: {team: x, tier: low}}, {match: {team: y}}, {match: {team: z}}]";
+        r#"namespaces: [{match: {taem: x}}, {match: {team: x, tier: low}}, {match: {team: "y"}}, {match: {team: z}}]"#;
     let want = [
         "namespaces[0].match: no namespace of this cluster has taem=x",
         "namespaces[1].match: no namespace of this cluster has team=x and tier=low",
