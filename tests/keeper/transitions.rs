@@ -162,11 +162,11 @@ async fn a_replica_that_sees_nothing_for_a_while_shuts_no_api_server_out() {
     ];
     for (what, change) in changes {
         // From when on, in looks after the change, and until less than the grace later.
-        for from in 0..3 * GRACE / LOOK {
+        for from in (0..2 * GRACE / LOOK).step_by(4) {
             let mut world = steady().await;
             let before = world.store.text("certs", "admission-path");
             change(&world);
-            for round in 0..5 * GRACE / LOOK {
+            for round in 0..4 * GRACE / LOOK {
                 world.pass(LOOK);
                 world.replicas[0].look().await;
                 taken(&world, 0);
@@ -193,10 +193,10 @@ async fn a_replica_that_sees_nothing_for_a_while_shuts_no_api_server_out() {
 /// Replicas come and go one after the other, as in a rolling update, while the token changes.
 #[tokio::test]
 async fn a_rolling_update_in_the_middle_of_a_change_shuts_nobody_out() {
-    for first in 0..3 * GRACE / LOOK {
+    for first in (0..2 * GRACE / LOOK).step_by(3) {
         let mut world = steady().await;
         world.store.meddle("certs", "admission-path", None);
-        for round in 0..6 * GRACE / LOOK {
+        for round in 0..4 * GRACE / LOOK {
             world.pass(LOOK);
             for at in [0, 1] {
                 if round == first + 3 * i64::try_from(at).expect("small") {

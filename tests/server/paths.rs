@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
@@ -148,7 +147,8 @@ async fn a_stranger_has_no_template_made() {
         world.core.index.flush().await.expect("runs");
         world.core.reader.load().templates.len()
     };
-    eventually("the door is closed", || world.value("wattlane_admission_closed") == 1.0).await;
+    assert_eq!(world.value("wattlane_admission_closed"), 1.0, "before the first look");
+    eventually("a token is there", || !store.asked().is_empty()).await;
     let there = templates().await;
     let ask = async |path: &str| {
         let peer = Peer {
