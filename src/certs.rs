@@ -20,7 +20,7 @@ use rcgen::{
 };
 
 pub use facts::Facts;
-pub use token::Token;
+pub use token::{Ending, Token};
 
 /// Seconds.
 pub const DAY: i64 = 86_400;

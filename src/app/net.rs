@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Core, Ended};
 use crate::certs;
 use crate::cluster::secrets::CertStore;
-use crate::keeper::{Keeper, Settings};
+use crate::keeper::{Clock, Keeper, Settings};
 use crate::server::{Limits, Material, Server, Tls, TlsOptions, admin};
 
 /// The files of the serving pair.
@@ -142,11 +142,10 @@ pub async fn serve(core: Core, net: Net) -> anyhow::Result<App> {
             // Randomness of the standard library, of which a replica needs very little.
             let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
             let jitter = (random % 1024) as f64 / 1024.0;
-            let clock = Box::new(certs::now);
             let keeper = Keeper::new(
                 kept.settings,
                 kept.store,
-                clock,
+                Clock::system(),
                 jitter,
                 tls.clone(),
                 metrics,

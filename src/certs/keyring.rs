@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use rcgen::KeyPair;
 use rustls::pki_types::CertificateDer;
 
-use super::{Authority, Facts, Pair, Token, ours, trust};
+use super::{Authority, Ending, Facts, Pair, Token, ours, trust};
 
 /// `data` of a Secret, decoded.
 pub type Data = BTreeMap<String, Vec<u8>>;
@@ -24,9 +24,15 @@ const SIGNER: (&str, &str) = ("signing-ca.crt", "signing-ca.key");
 const NEXT: (&str, &str) = ("next-ca.crt", "next-ca.key");
 /// The secret part of the path of admission.
 const TOKEN: &str = "admission-path";
+/// The one that will follow it.
+const NEXT_TOKEN: &str = "admission-path-next";
+/// Hashes of what the webhook configuration has led to lately, one a line.
+const RECENT: &str = "admission-path-recent";
 
 /// Retired authorities that stay trusted; one is the rule, more come of keys that were lost again and again.
 const MOST_RETIRED: usize = 8;
+/// Paths that API servers may ask by; one is the rule.
+const MOST_RECENT: usize = 32;
 
 /// Who signs, who will, who did, and what is served.
 #[derive(Default)]
@@ -37,7 +43,12 @@ pub struct Keyring {
     /// Signers that were: their certificates may still be in use.
     pub(super) retired: Vec<CertificateDer<'static>>,
     pub(super) serving: Option<Pair>,
+    /// The webhook configuration is to lead to it.
     pub(super) token: Option<Token>,
+    /// Announced, so that every replica knows it before an API server asks by it.
+    pub(super) next_token: Option<Token>,
+    /// What the webhook configuration has led to lately, for a replica that has just begun; empty: it was never looked at.
+    recent: Vec<Ending>,
 }
 
 /// Never shows a key.
@@ -67,10 +78,20 @@ impl Keyring {
         };
         let (signer, next, serving) = (pair(SIGNER), pair(NEXT), pair(LEAF));
         let text = |name| data.get(name).map(Vec::as_slice).unwrap_or_default();
-        let token = Token::read(text(TOKEN));
-        if token.is_none() && !text(TOKEN).is_empty() {
-            faults.push(TOKEN);
-        }
+        let mut token = |name| {
+            let token = Token::read(text(name));
+            if token.is_none() && !text(name).is_empty() {
+                faults.push(name);
+            }
+            token
+        };
+        let (token, next_token) = (token(TOKEN), token(NEXT_TOKEN));
+        let lines = std::str::from_utf8(text(RECENT)).map(str::split_whitespace);
+        let lines = lines.map(|l| l.take(MOST_RECENT).map(Ending::read).collect::<Option<Vec<_>>>());
+        let recent = lines.ok().flatten().unwrap_or_else(|| {
+            faults.push(RECENT);
+            vec![]
+        });
         let mut aside = vec![];
         let mut authority = |pair: Option<Pair>, name| {
             let pair = pair?;
@@ -87,6 +108,8 @@ impl Keyring {
             retired: vec![],
             serving,
             token,
+            next_token,
+            recent,
         };
         if !ring.clock_is_behind(now) {
             let early = |a: &mut Authority| a.facts().not_before > now;
@@ -153,17 +176,21 @@ impl Keyring {
                 data.insert(key.to_owned(), pair.key.clone().into_bytes());
             }
         }
-        let token = self
-            .token
-            .iter()
-            .map(|t| (TOKEN.to_owned(), t.as_str().as_bytes().to_vec()));
-        data.extend(token);
+        for (name, token) in [(TOKEN, &self.token), (NEXT_TOKEN, &self.next_token)] {
+            data.extend(token.iter().map(|t| (name.to_owned(), t.as_str().as_bytes().to_vec())));
+        }
+        if !self.recent.is_empty() {
+            let lines: String = self.recent.iter().map(|e| format!("{e}\n")).collect();
+            data.insert(RECENT.to_owned(), lines.into_bytes());
+        }
         data
     }
 
     /// Every name of ours in the Secret.
-    pub fn names() -> [&'static str; 8] {
-        [BUNDLE, LEAF.0, LEAF.1, SIGNER.0, SIGNER.1, NEXT.0, NEXT.1, TOKEN]
+    pub fn names() -> [&'static str; 10] {
+        [
+            BUNDLE, LEAF.0, LEAF.1, SIGNER.0, SIGNER.1, NEXT.0, NEXT.1, TOKEN, NEXT_TOKEN, RECENT,
+        ]
     }
 
     /// PEM of all that is trusted, the same for every replica.
@@ -192,6 +219,20 @@ impl Keyring {
 
     pub fn token(&self) -> Option<&Token> {
         self.token.as_ref()
+    }
+
+    pub fn next_token(&self) -> Option<&Token> {
+        self.next_token.as_ref()
+    }
+
+    pub fn recent(&self) -> &[Ending] {
+        &self.recent
+    }
+
+    /// The newest of them, if they are too many.
+    pub fn note(&mut self, mut recent: Vec<Ending>) {
+        recent.drain(..recent.len().saturating_sub(MOST_RECENT));
+        self.recent = recent;
     }
 
     /// There is nothing in it at all, as at the very start.

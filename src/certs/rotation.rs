@@ -15,8 +15,8 @@ use super::{Authority, DAY, Facts, Pair, Token, trust};
 
 /// Names a serving certificate keeps from the one before, at most.
 const MOST_NAMES: usize = 32;
-/// Begin, announce, switch, sign, path and tidy, each at most once; one more says that it is enough.
-const MOST_ACTIONS: usize = 7;
+/// Begin, announce, switch, sign, path, turn and tidy, each at most once; one more says that it is enough.
+const MOST_ACTIONS: usize = 8;
 
 /// Seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,10 @@ pub struct View<'a> {
     pub lifetimes: Lifetimes,
     /// What was given out to be trusted, place by place, as it is there now.
     pub published: &'a [Vec<CertificateDer<'static>>],
+    /// No API server can be asking, by whatever path.
+    pub unasked: bool,
+    /// The next token of the path, if every replica knows it by now.
+    pub known_token: Option<&'a Token>,
 }
 
 impl View<'_> {
@@ -98,8 +102,10 @@ pub enum Action {
     Switch,
     /// A new serving certificate.
     Sign,
-    /// A new secret part of the path of admission: there is none, or there is a new serving certificate.
+    /// A new secret part of the path of admission, which is announced first where somebody is asking.
     Path,
+    /// The announced one is that of the path from now on.
+    Turn,
     /// What has expired leaves; what is unreadable is written anew.
     Tidy,
 }
@@ -162,8 +168,16 @@ pub fn decide(ring: &Keyring, view: &View<'_>) -> Result<Option<(Action, Cause)>
             Ok(_) => None,
         },
     }
-    .or_else(|| ring.token.is_none().then_some((Action::Path, Cause::Due)))
+    .or_else(|| path(ring, view))
     .or_else(|| expired(ring, now).then_some((Action::Tidy, Cause::Due))))
+}
+
+fn path(ring: &Keyring, view: &View<'_>) -> Option<(Action, Cause)> {
+    match (&ring.token, &ring.next_token) {
+        (_, Some(next)) if view.unasked || view.known_token == Some(next) => Some((Action::Turn, Cause::Due)),
+        (None, None) => Some((Action::Path, Cause::Due)),
+        _ => None,
+    }
 }
 
 /// Does what has to be done, and says what that was.
@@ -197,7 +211,9 @@ fn carry_out(mut ring: Keyring, action: Action, view: &View<'_>) -> anyhow::Resu
             }
         }
         Action::Sign => sign(&mut ring, view)?,
-        Action::Path => ring.token = Some(Token::new()?),
+        Action::Path if view.unasked => ring.token = Some(Token::new()?),
+        Action::Path => ring.next_token = Some(Token::new()?),
+        Action::Turn => ring.token = ring.next_token.take(),
         Action::Tidy => {}
     }
     let ended = |a: &Authority| a.facts().not_after <= now;
@@ -225,7 +241,9 @@ fn sign(ring: &mut Keyring, view: &View<'_>) -> anyhow::Result<()> {
     }
     ring.serving = Some(signer.serving_at(&names, view.now, view.lifetimes.leaf)?);
     // So that one that has come to somebody's eyes is not good for ever.
-    ring.token = None;
+    if ring.token.is_some() && ring.next_token.is_none() {
+        ring.next_token = Some(Token::new()?);
+    }
     Ok(())
 }
 

@@ -1,8 +1,10 @@
-//! The secret part of the path at which the API server asks for admission: who has not read it cannot ask.
+//! The secret part of the path at which the API server asks for admission: who has not read it cannot ask. And any ending
+//! of that path, as its hash.
 
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
+use sha2::{Digest as _, Sha256};
 
 /// Of randomness; a byte is two characters.
 const BYTES: usize = 24;
@@ -46,6 +48,47 @@ impl Token {
     }
 }
 
+/// What follows the path of admission: a token, nothing at all, or whatever somebody wrote. A hash, so that it can be kept and
+/// compared without saying what it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending([u8; 32]);
+
+impl Ending {
+    pub fn of(text: &str) -> Self {
+        Self(Sha256::digest(text).into())
+    }
+
+    /// Hexadecimal, as [`Display`](std::fmt::Display) writes it.
+    pub fn read(text: &str) -> Option<Self> {
+        let mut hash = [0; 32];
+        let digits = text.as_bytes();
+        if digits.len() != 2 * hash.len() {
+            return None;
+        }
+        let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+            let [high, low] = pair else { return None };
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(hash))
+    }
+
+    /// Takes as long whatever they are.
+    pub fn same(&self, other: &Self) -> bool {
+        self.0
+            .iter()
+            .zip(&other.0)
+            .fold(0, |different, (a, b)| different | (a ^ b))
+            == 0
+    }
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +115,26 @@ mod tests {
             "AbCdEfGhIjKlMnOpQrStUvWxYz01-_-_",
         ] {
             assert_eq!(Token::read(other.as_bytes()), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn endings_read_back_and_nothing_else_does() {
+        for text in ["", "x", "a/b"] {
+            let ending = Ending::of(text);
+            assert_eq!(Ending::read(&ending.to_string()), Some(ending));
+            assert!(ending.same(&Ending::of(text)) && !ending.same(&Ending::of("y")));
+        }
+        let whole = Ending::of("").to_string();
+        for other in [
+            "",
+            "00",
+            &whole[1..],
+            &format!("{whole}0"),
+            &format!("g{}", &whole[1..]),
+            &format!("é{}", &whole[2..]),
+        ] {
+            assert_eq!(Ending::read(other), None, "{other}");
         }
     }
 }

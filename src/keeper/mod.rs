@@ -4,6 +4,7 @@
 
 mod door;
 mod objects;
+mod path;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +12,22 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::certs::keyring::Keyring;
+use crate::certs::keyring::{Data, Keyring};
 use crate::certs::rotation::{Action, Cause, Lifetimes, View, advance};
-use crate::certs::{DAY, Pair, Token, client, trust};
+use crate::certs::{self, DAY, Pair, Token, client, trust};
 use crate::cluster::WriteError;
 use crate::cluster::secrets::CertStore;
 use crate::metrics::{Metrics, Readiness};
 use crate::model::NamespacedName;
 use crate::server::{Reloaded, Tls};
 use door::Door;
+use path::Found;
 
 pub use objects::data;
 
 /// How often the Secret is looked at.
 const EVERY: Duration = Duration::from_secs(10);
-/// Looks for which an API server may go by an old webhook configuration.
+/// Looks for which an API server may go by an old webhook configuration, and a replica by an old Secret.
 const GRACE: u32 = 6;
 /// Between two looks, whoever asks for them.
 const LEAST: Duration = Duration::from_secs(1);
@@ -45,8 +47,23 @@ pub struct Settings {
     pub lifetimes: Lifetimes,
 }
 
-/// Seconds since the epoch.
-pub type Clock = Box<dyn Fn() -> i64 + Send + Sync>;
+/// The time.
+pub struct Clock {
+    /// Seconds since the epoch: how certificates are dated.
+    pub wall: Box<dyn Fn() -> i64 + Send + Sync>,
+    /// Since some moment of this process, and never back: how long something has stood.
+    pub steady: Box<dyn Fn() -> Duration + Send + Sync>,
+}
+
+impl Clock {
+    pub fn system() -> Self {
+        let began = std::time::Instant::now();
+        Self {
+            wall: Box::new(certs::now),
+            steady: Box::new(move || began.elapsed()),
+        }
+    }
+}
 
 pub struct Keeper {
     settings: Settings,
@@ -61,6 +78,10 @@ pub struct Keeper {
     /// The same of the path of admission.
     path_in_place: Option<Token>,
     door: Door,
+    /// Whether there was a webhook configuration at the last look that could tell.
+    registered: Option<bool>,
+    /// Endings of the path in this look.
+    unsayable: Vec<String>,
     in_use: Option<InUse>,
     reminded: i64,
     said: String,
@@ -88,9 +109,11 @@ impl Keeper {
         readiness: Arc<Readiness>,
     ) -> Self {
         let paths = tls.paths().clone();
+        // Until the first look, which comes before the first certificate.
+        paths.only([]);
         metrics.on_render(move |metrics| metrics.admission_closed.set(i64::from(paths.closed())));
         Self {
-            door: Door::new(i64::try_from(grace(settings.lifetimes).as_secs()).unwrap_or(i64::MAX)),
+            door: Door::new(grace(settings.lifetimes)),
             settings,
             store,
             clock,
@@ -100,6 +123,8 @@ impl Keeper {
             readiness,
             in_place: None,
             path_in_place: None,
+            registered: None,
+            unsayable: vec![],
             in_use: None,
             reminded: 0,
             said: String::new(),
@@ -138,7 +163,7 @@ impl Keeper {
         for _ in 0..ATTEMPTS {
             if let Ok(mut faults) = self.attempt().await {
                 // The API server may quote what it did not like.
-                for ending in self.door.endings().filter(|e| !e.is_empty()) {
+                for ending in self.unsayable.iter().filter(|e| !e.is_empty()) {
                     faults.iter_mut().for_each(|fault| *fault = fault.replace(ending, "…"));
                 }
                 return faults;
@@ -155,12 +180,11 @@ impl Keeper {
         };
         let found = data(&secret);
         let webhooks = match self.store.webhooks(&self.settings.webhooks).await {
-            Ok(webhooks) => Some(webhooks),
-            // Not registered: nobody who calls us by it.
-            Err(WriteError::NotFound(_)) => None,
+            Ok(webhooks) => Found::There(webhooks),
+            Err(WriteError::NotFound(_)) => Found::NotRegistered,
             Err(error) => {
                 faults.push(self.failed("bundle", error.to_string()));
-                Some(Value::Null)
+                Found::Unreadable
             }
         };
         let client = match &self.settings.client {
@@ -173,10 +197,20 @@ impl Keeper {
                 }
             },
         };
-        let mut published = webhooks.as_ref().map(objects::published).unwrap_or_default();
+        let mut published = match &webhooks {
+            Found::There(webhooks) => objects::published(webhooks),
+            Found::NotRegistered => vec![],
+            // Nobody is known to be trusted.
+            Found::Unreadable => vec![vec![]],
+        };
         published.extend(client.as_ref().map(objects::known_to));
 
-        let now = (self.clock)();
+        let (now, steady) = ((self.clock.wall)(), (self.clock.steady)());
+        let (before, garbled) = Keyring::read(&found, now);
+        self.unsayable = webhooks.there().and_then(objects::endings).unwrap_or_default();
+        self.unsayable.extend(tokens(&before));
+        self.see(steady, &webhooks, &before);
+        let known_token = self.door.known(steady, before.next_token()).cloned();
         let (names, lifetimes) = (self.settings.names.clone(), self.settings.lifetimes);
         let view = View {
             now,
@@ -184,31 +218,40 @@ impl Keeper {
             names: &names,
             lifetimes,
             published: &published,
+            unasked: webhooks.unasked(),
+            known_token: known_token.as_ref(),
         };
-        let (before, garbled) = Keyring::read(&found, now);
-        self.see(now, webhooks.as_ref(), before.token());
         let ring = match advance(before, &view) {
             // The clock cannot be believed, or nothing can be signed: whatever follows would be as wrong.
             Err(error) => {
                 faults.push(self.failed("look", format!("{error:#}")));
                 return Ok(faults);
             }
-            Ok((ring, done)) => {
+            Ok((mut ring, done)) => {
+                let changed = objects::with(&found, &ring.data()) != found;
+                self.note(steady, &webhooks, &mut ring);
+                self.unsayable.extend(tokens(&ring));
                 let wanted = objects::with(&found, &ring.data());
-                let action = done.first().map_or("tidy", |(action, _)| name(*action));
+                let action = match done.first() {
+                    Some((action, _)) => name(*action),
+                    None if changed => "tidy",
+                    None => "path",
+                };
                 if wanted == found {
                     ring
                 } else if self.put(action, &secret, &wanted, &mut faults).await? {
-                    self.say(&done, &garbled);
+                    if changed {
+                        self.say(&done, &garbled);
+                    }
                     ring
                 } else {
                     Keyring::read(&found, now).0
                 }
             }
         };
-        self.see(now, webhooks.as_ref(), ring.token());
-        if let Some(webhooks) = webhooks.filter(|w| !w.is_null()) {
-            self.publish(&webhooks, &ring, &mut faults).await?;
+        self.see(steady, &webhooks, &ring);
+        if let Some(webhooks) = webhooks.there() {
+            self.publish(webhooks, &ring, &mut faults).await?;
         }
         if let Some(secret) = client.filter(|s| !s.is_null()) {
             let found = data(&secret);
@@ -242,7 +285,7 @@ impl Keeper {
         &self,
         action: &'static str,
         secret: &Value,
-        wanted: &crate::certs::keyring::Data,
+        wanted: &Data,
         faults: &mut Vec<String>,
     ) -> Result<bool, Conflict> {
         let made = secret["metadata"]["resourceVersion"].is_null();
@@ -253,85 +296,6 @@ impl Keeper {
             ""
         };
         self.outcome(action, written, hint, faults)
-    }
-
-    /// Tells the server which paths of admission are good. `webhooks`: None, not registered; null, it could not be read, and
-    /// what is known stays good for its time.
-    fn see(&mut self, now: i64, webhooks: Option<&Value>, token: Option<&Token>) {
-        let paths = self.tls.paths();
-        let endings = match webhooks {
-            Some(Value::Null) => return,
-            Some(webhooks) => objects::endings(webhooks),
-            None => None,
-        };
-        // Who calls us and by which path nobody knows.
-        let Some(endings) = endings else {
-            self.door.forget();
-            return paths.any();
-        };
-        let ours = token.map(|t| t.as_str().to_owned());
-        match self.door.see(now, endings.into_iter().chain(ours)) {
-            None => paths.any(),
-            Some(good) => paths.only(good, grace(self.settings.lifetimes)),
-        }
-    }
-
-    async fn publish(&mut self, webhooks: &Value, ring: &Keyring, faults: &mut Vec<String>) -> Result<(), Conflict> {
-        let bundle = ring.bundle();
-        if bundle.is_empty() {
-            return Ok(());
-        }
-        if let Err(why) = objects::ours_to_change(webhooks) {
-            faults.push(self.failed("bundle", why));
-            return Ok(());
-        }
-        let was = self.in_place.as_ref() == Some(&bundle);
-        let patch = objects::bundle_patch(webhooks, &bundle);
-        // Without it nobody can call us, whatever the path is.
-        let Some(after) = self.amend("bundle", webhooks, patch, was, faults).await? else {
-            return Ok(());
-        };
-        self.in_place = Some(bundle);
-        let Some(token) = ring.token() else {
-            return Ok(());
-        };
-        let was = self.path_in_place.as_ref() == Some(token);
-        let patch = objects::path_patch(&after, token);
-        if self.amend("path", &after, patch, was, faults).await?.is_some() {
-            self.path_in_place = Some(token.clone());
-        }
-        Ok(())
-    }
-
-    /// The webhook configuration as it is after the patch; None: it could not be written. `was`: what is put in was found
-    /// there at the last look.
-    async fn amend(
-        &self,
-        action: &'static str,
-        webhooks: &Value,
-        patch: Option<Value>,
-        was: bool,
-        faults: &mut Vec<String>,
-    ) -> Result<Option<Value>, Conflict> {
-        let Some(patch) = patch else {
-            return Ok(Some(webhooks.clone()));
-        };
-        let mut after = Value::Null;
-        let written = self.store.patch_webhooks(&self.settings.webhooks, &patch).await;
-        if !self.outcome(action, written.map(|new| after = new), "", faults)? {
-            return Ok(None);
-        }
-        if was {
-            self.count(action, Cause::Healed);
-            tracing::warn!(
-                action,
-                "somebody had changed the webhook configuration; it is ours again"
-            );
-        } else {
-            self.count(action, Cause::Due);
-            tracing::info!(action, "the webhook configuration was written");
-        }
-        Ok(Some(after))
     }
 
     /// Serves what the Secret holds, if clients would accept it; else what was served until now.
@@ -444,6 +408,11 @@ impl Keeper {
     }
 }
 
+fn tokens(ring: &Keyring) -> impl Iterator<Item = String> {
+    let both = [ring.token(), ring.next_token()].into_iter().flatten();
+    both.map(|t| t.as_str().to_owned())
+}
+
 fn every(lifetimes: Lifetimes) -> Duration {
     EVERY.min(Duration::from_secs(
         u64::try_from(lifetimes.leaf() / 10).unwrap_or(1).max(1),
@@ -460,7 +429,7 @@ fn name(action: Action) -> &'static str {
         Action::Announce => "announce",
         Action::Switch => "switch",
         Action::Sign => "sign",
-        Action::Path => "path",
+        Action::Path | Action::Turn => "path",
         Action::Tidy => "tidy",
     }
 }

@@ -67,12 +67,8 @@ pub(super) fn with_data(secret: &Value, data: &Data) -> Value {
 
 /// Who is trusted by each webhook.
 pub(super) fn published(webhooks: &Value) -> Vec<Vec<CertificateDer<'static>>> {
-    let Some(all) = webhooks["webhooks"].as_array() else {
-        // It could not be read: nobody is known to be trusted.
-        return vec![vec![]];
-    };
-    all.iter()
-        .map(|hook| trust::authorities(&STANDARD.decode(bundle_of(hook)).unwrap_or_default()))
+    let all = webhooks["webhooks"].as_array().into_iter().flatten();
+    all.map(|hook| trust::authorities(&STANDARD.decode(bundle_of(hook)).unwrap_or_default()))
         .collect()
 }
 
@@ -86,6 +82,30 @@ pub(super) fn known_to(secret: &Value) -> Vec<CertificateDer<'static>> {
 pub(super) fn endings(webhooks: &Value) -> Option<Vec<String>> {
     let all = webhooks["webhooks"].as_array().into_iter().flatten();
     all.map(|hook| ending(address(hook).path).map(str::to_owned)).collect()
+}
+
+/// Those of them by which an API server can be asking: where there is no caBundle yet it knows no CA of ours, and its call
+/// ends in the handshake.
+pub(super) fn asked(webhooks: &Value) -> Option<Vec<String>> {
+    let all = webhooks["webhooks"].as_array().into_iter().flatten();
+    let bundles = all.map(|hook| !bundle_of(hook).is_empty());
+    let endings = endings(webhooks)?;
+    Some(
+        endings
+            .into_iter()
+            .zip(bundles)
+            .filter_map(|(e, asked)| asked.then_some(e))
+            .collect(),
+    )
+}
+
+/// Changes whenever a webhook does, and little more often.
+pub(super) fn version(webhooks: &Value) -> String {
+    let metadata = &webhooks["metadata"];
+    let version = ["generation", "resourceVersion"]
+        .into_iter()
+        .find(|f| !metadata[*f].is_null());
+    format!("{} {}", metadata["uid"], metadata[version.unwrap_or_default()])
 }
 
 /// Where a webhook is asked.

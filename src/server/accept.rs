@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::client::Caller;
 use super::route::{Leave, Router};
 use super::seats::{Seat, Seats};
 use super::stall::Stall;
@@ -118,9 +119,8 @@ async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    let current = shared.tls.current();
     let stream = Stall::new(stream, shared.limits.stalled);
-    let handshake = TlsAcceptor::from(current.config.clone()).accept(stream);
+    let handshake = TlsAcceptor::from(shared.tls.current().config.clone()).accept(stream);
     let stream = match tokio::time::timeout(shared.limits.handshake, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
@@ -135,8 +135,9 @@ async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave
         }
     };
     let (_, session) = stream.get_ref();
-    let client = Arc::new(shared.tls.client(&current, session.peer_certificates()));
-    if client.is_known() {
+    let mut trust = shared.tls.trust();
+    let caller = Arc::new(Caller::new(shared.tls.clone(), session.peer_certificates()));
+    if caller.client().is_known() {
         seat.known();
     }
     // By ALPN, never by looking at the first bytes: waiting for them would have no deadline.
@@ -146,9 +147,9 @@ async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave
     };
 
     let service = {
-        let (router, seat, leave) = (shared.router.clone(), seat.clone(), leave.clone());
+        let (router, seat, leave, caller) = (shared.router.clone(), seat.clone(), leave.clone(), caller.clone());
         service_fn(move |request| {
-            let (router, client, seat, leave) = (router.clone(), client.clone(), seat.clone(), leave.clone());
+            let (router, client, seat, leave) = (router.clone(), caller.client(), seat.clone(), leave.clone());
             async move {
                 let response = router.handle(&client, &seat, request).await;
                 if response.extensions().get::<Leave>().is_some() {
@@ -163,6 +164,8 @@ async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave
     let (mut waiting, mut leaving) = (true, false);
     let silence = tokio::time::sleep(shared.limits.first_request);
     tokio::pin!(silence);
+    let end = tokio::time::sleep(caller.keeps());
+    tokio::pin!(end);
     let result = loop {
         tokio::select! {
             result = &mut served => break result,
@@ -171,6 +174,14 @@ async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave
                 if !seat.asked() {
                     tracing::debug!("no request came: connection closed");
                     return;
+                }
+            }
+            // Who has a newer certificate comes back with it, and no request of his is refused on the way.
+            () = &mut end, if !leaving => leave.cancel(),
+            // An error: it will not change any more.
+            Ok(()) = trust.changed(), if !leaving => {
+                if caller.client().lost {
+                    leave.cancel();
                 }
             }
             () = leave.cancelled(), if !leaving => {

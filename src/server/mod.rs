@@ -1,12 +1,13 @@
 //! The HTTP service: accept, TLS and its reload, routes, limits, drain; decode, let decide, encode.
 //!
-//! `accept` owns connections, `seats` how many there are, `tls` certificates, `paths` where admission is asked, `route` what happens to one request, `verbs` the meaning of each
+//! `accept` owns connections, `seats` how many there are, `tls` certificates, `client` who is at the other end, `paths` where admission is asked, `route` what happens to one request, `verbs` the meaning of each
 //! path, `handlers` the real decisions. What decides is behind the trait `Service`, so that everything in front of
 //! it is tested without a cluster.
 
 mod accept;
 pub mod admin;
 mod body;
+mod client;
 mod complaints;
 mod deadline;
 pub mod handlers;

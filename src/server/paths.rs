@@ -6,16 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+
+use crate::certs::Ending;
 
 /// The path of admission, without its token.
 pub const ADMISSION: &str = "/admission/mutate";
 /// How long a request at an unknown path waits for the look, at most.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A look that takes as long hangs. Well below the patience: one that is asked for begins up to a second later.
-const HANGS: Duration = Duration::from_millis(1500);
 
 /// What follows [`ADMISSION`] in a path, empty where nothing does; None: not a path of admission. `/` is one, since the API
 /// server asks there where the configuration has no path.
@@ -26,73 +25,48 @@ pub fn ending(path: &str) -> Option<&str> {
     }
 }
 
-type Hash = [u8; 32];
-
-/// Hashes, so that how long a comparison takes says nothing of what is compared.
-#[derive(Default)]
 enum Good {
-    /// Whatever stands there: nobody keeps the configuration, or not for long enough.
-    #[default]
+    /// Whatever stands there: nobody keeps the configuration.
     Any,
-    /// These, until what is known is too old.
-    These(Vec<Hash>, Instant),
+    These(Vec<Ending>),
 }
 
 #[derive(Clone, Copy, Default)]
 struct Looks {
     begun: u64,
     done: u64,
-    /// Since when there is one.
-    under_way: Option<Instant>,
-    /// The one under way, or else the last one, has read the configuration.
-    told: bool,
-    /// The last one that ended had not.
-    failed: bool,
 }
 
-impl Looks {
-    fn hangs(&self) -> bool {
-        self.under_way.is_some_and(|since| since.elapsed() >= HANGS)
-    }
-
-    /// Whether nothing is heard of the configuration any more, so that it may say anything by now.
-    fn blind(&self) -> bool {
-        self.failed || self.hangs()
-    }
-}
-
-#[derive(Default)]
 pub struct Paths {
     known: ArcSwap<Good>,
     looks: watch::Sender<Looks>,
     wanted: Notify,
 }
 
+impl Default for Paths {
+    fn default() -> Self {
+        Self {
+            known: ArcSwap::from_pointee(Good::Any),
+            looks: watch::Sender::default(),
+            wanted: Notify::default(),
+        }
+    }
+}
+
 impl Paths {
     /// Every ending is good.
     pub fn any(&self) {
-        self.know(Good::Any);
+        self.known.store(Arc::new(Good::Any));
     }
 
-    fn know(&self, good: Good) {
-        self.known.store(Arc::new(good));
-        self.looks.send_modify(|l| l.told = true);
+    /// These endings are good, until something else is said: that nobody can look is no reason to take others.
+    pub fn only(&self, endings: impl IntoIterator<Item = Ending>) {
+        self.known.store(Arc::new(Good::These(endings.into_iter().collect())));
     }
 
-    /// These endings are good for so long, and then again every one: a configuration that nobody can look at may have changed.
-    pub fn only<'a>(&self, endings: impl IntoIterator<Item = &'a str>, long: Duration) {
-        let hashes = endings.into_iter().map(hash).collect();
-        self.know(Good::These(hashes, Instant::now() + long));
-    }
-
-    /// A look at the configuration, from now until it is dropped. It has failed unless `any` or `only` says by then what was
-    /// seen.
+    /// A look at the configuration, from now until it is dropped.
     pub fn look(&self) -> impl Drop + '_ {
-        self.looks.send_modify(|l| {
-            l.begun += 1;
-            l.under_way = Some(Instant::now());
-            l.told = false;
-        });
+        self.looks.send_modify(|l| l.begun += 1);
         Look(self)
     }
 
@@ -106,37 +80,29 @@ impl Paths {
         !self.good("")
     }
 
-    /// Whether a request at this ending may go on; its caller leaves at `by`. While looks fail or hang, it may: another
-    /// replica may have changed the configuration, and what was known before is no reason to shut an API server out.
-    /// Whoever gets in by that could not make the API server fail, and what admission makes needs it, too.
+    /// Whether a request at this ending may go on; its caller leaves at `by`.
     pub(super) async fn takes(&self, ending: &str, by: Instant) -> bool {
         if self.good(ending) {
             return true;
         }
         let mut looks = self.looks.subscribe();
         // One that is under way may have read the configuration as it was.
-        let begun = {
-            let looks = looks.borrow_and_update();
-            if looks.hangs() {
-                return true;
-            }
-            looks.begun
-        };
+        let begun = looks.borrow_and_update().begun;
         self.wanted.notify_one();
-        // A third is left for the answer. With little time in all the wait proves nothing: what counts is how looks go.
+        // A third is left for the answer.
         let wait = PATIENCE.min(by.saturating_duration_since(Instant::now()) * 2 / 3);
+        // Without one in time, by what is known: a token is announced for so long that no look of this moment is needed.
         let _ = tokio::time::timeout(wait, looks.wait_for(|l| l.done > begun)).await;
-        self.good(ending) || self.looks.borrow().blind()
+        self.good(ending)
     }
 
     /// Whether a request at this ending goes on without a look.
     pub fn good(&self, ending: &str) -> bool {
         match &**self.known.load() {
             Good::Any => true,
-            Good::These(_, until) if *until < Instant::now() => true,
-            Good::These(good, _) => {
-                let given = hash(ending);
-                good.iter().fold(false, |found, good| found | same(good, &given))
+            Good::These(good) => {
+                let given = Ending::of(ending);
+                good.iter().fold(false, |found, good| found | good.same(&given))
             }
         }
     }
@@ -146,31 +112,20 @@ struct Look<'a>(&'a Paths);
 
 impl Drop for Look<'_> {
     fn drop(&mut self) {
-        self.0.looks.send_modify(|l| {
-            l.done = l.begun;
-            l.under_way = None;
-            l.failed = !l.told;
-        });
+        self.0.looks.send_modify(|l| l.done = l.begun);
     }
-}
-
-fn hash(ending: &str) -> Hash {
-    Sha256::digest(ending).into()
-}
-
-/// Takes as long whatever they are.
-fn same(a: &Hash, b: &Hash) -> bool {
-    a.iter().zip(b).fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
-
     fn by() -> Instant {
         Instant::now() + Duration::from_millis(4500)
+    }
+
+    fn endings(texts: &[&str]) -> Vec<Ending> {
+        texts.iter().map(|t| Ending::of(t)).collect()
     }
 
     #[test]
@@ -192,23 +147,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_known_too_long_ago_turns_nobody_away() {
+    async fn what_is_known_stays_known_and_nothing_is_added_by_time() {
         let paths = Paths::default();
         assert!(paths.takes("x", by()).await && !paths.closed());
-        paths.only(["a", "b"], LONG);
-        assert!(paths.takes("a", by()).await && paths.takes("b", by()).await && paths.closed());
-        for other in ["", "x", "aa", "A", "a/", "ab"] {
-            paths.only(["a", "b"], LONG);
-            assert!(!paths.takes(other, by()).await, "{other}");
+        paths.only(endings(&["a", "b"]));
+        for _ in 0..2 {
+            assert!(paths.takes("a", by()).await && paths.takes("b", by()).await && paths.closed());
+            for other in ["", "x", "aa", "A", "a/", "ab"] {
+                assert!(!paths.takes(other, by()).await, "{other}");
+            }
+            tokio::time::advance(Duration::from_secs(365 * 86_400)).await;
         }
-        tokio::time::advance(LONG + Duration::from_millis(1)).await;
-        assert!(paths.takes("x", by()).await && !paths.closed());
+        // Before the first look of a keeper.
+        paths.only([]);
+        assert!(!paths.takes("", by()).await && paths.closed());
+        paths.any();
+        assert!(paths.takes("x", by()).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stranger_is_judged_by_a_look_that_began_after_he_came() {
         let paths = Arc::new(Paths::default());
-        paths.only(["old"], LONG);
+        paths.only(endings(&["old"]));
         let under_way = paths.look();
         let asks = tokio::spawn({
             let paths = paths.clone();
@@ -220,51 +180,38 @@ mod tests {
         tokio::task::yield_now().await;
         assert!(!asks.is_finished());
         let look = paths.look();
-        paths.only(["old", "new"], LONG);
+        paths.only(endings(&["old", "new"]));
         drop(look);
         assert!(asks.await.expect("no panic"));
     }
 
-    /// Another replica has written a new token, and this one's API server does not answer, or says no.
+    /// An API server that is away lets no stranger in, and who was good before does not wait for it.
     #[tokio::test(start_paused = true)]
-    async fn looks_that_hang_or_fail_shut_nobody_out() {
-        let paths = Arc::new(Paths::default());
-        paths.only(["old"], LONG);
-        // A keeper: a second between looks, and then one that hangs.
-        let keeper = tokio::spawn({
-            let paths = paths.clone();
-            async move {
-                paths.wanted().await;
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                let _look = paths.look();
-                std::future::pending::<()>().await;
-            }
-        });
-        let began = Instant::now();
-        assert!(paths.takes("new", by()).await);
-        assert_eq!(began.elapsed(), PATIENCE);
-        // From then on at once, however little time there is.
-        let began = Instant::now();
-        assert!(paths.takes("new", began + Duration::from_millis(1)).await);
-        assert_eq!(began.elapsed(), Duration::ZERO);
-        keeper.abort();
-        assert!(keeper.await.is_err());
-        // It ended without having seen anything, as one does that is refused.
-        assert!(paths.takes("new", by()).await);
-        // One that sees is believed again.
-        let look = paths.look();
-        paths.only(["old"], LONG);
-        drop(look);
-        assert!(!paths.takes("new", by()).await);
+    async fn looks_that_hang_or_fail_open_nothing_and_close_nothing() {
+        let paths = Paths::default();
+        paths.only(endings(&["token", "next"]));
+        let hangs = paths.look();
+        for (ending, taken, wait) in [
+            ("token", true, Duration::ZERO),
+            ("next", true, Duration::ZERO),
+            ("", false, PATIENCE),
+        ] {
+            let began = Instant::now();
+            assert_eq!(
+                (paths.takes(ending, by()).await, began.elapsed()),
+                (taken, wait),
+                "{ending:?}"
+            );
+        }
+        drop(hangs);
+        assert!(!paths.takes("", by()).await && paths.takes("token", by()).await);
     }
 
     /// Who says that he will not wait does not get in by that; and the wait ends before its caller leaves.
     #[tokio::test(start_paused = true)]
     async fn a_short_deadline_is_no_key() {
         let paths = Paths::default();
-        let look = paths.look();
-        paths.only(["old"], LONG);
-        drop(look);
+        paths.only(endings(&["old"]));
         for millis in [0, 900, 1800, 2700] {
             let began = Instant::now();
             assert!(
@@ -273,8 +220,5 @@ mod tests {
             );
             assert_eq!(began.elapsed(), Duration::from_millis(millis) * 2 / 3, "{millis}");
         }
-        // A look that has only just begun says nothing yet.
-        let _look = paths.look();
-        assert!(!paths.takes("x", Instant::now() + Duration::from_secs(1)).await);
     }
 }

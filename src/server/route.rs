@@ -15,10 +15,10 @@ use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use super::body::{self, BodyError, Room, Share};
+use super::client::{Client, Pass};
 use super::complaints::Complaints;
 use super::paths::{Paths, ending};
 use super::seats::Seat;
-use super::tls::{Client, Pass};
 use super::verbs::{self, Answered};
 use super::{Limits, Service, deadline};
 use crate::metrics::{Metrics, Outcome, Verb};
@@ -53,7 +53,8 @@ impl Door {
 }
 
 /// On a response: after it, the connection is closed as politely as its protocol can. kube-scheduler keeps connections
-/// for as long as they work, and one to a replica that does not bind would work for ever.
+/// for as long as they work, and one to a replica that does not bind, or with a certificate that opens nothing any more,
+/// would work for ever.
 #[derive(Clone, Copy)]
 pub(super) struct Leave;
 
@@ -141,12 +142,13 @@ impl<S: Service> Router<S> {
         if status == StatusCode::METHOD_NOT_ALLOWED {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         }
-        if outcome == Outcome::NotLeader {
+        let leave = outcome == Outcome::NotLeader || client.lost;
+        if leave {
             response.extensions_mut().insert(Leave);
         }
         // What is left of a body we did not read must not be taken for the next request, and a connection to a follower is
         // of no more use. HTTP/2 ends the stream, and leaves.
-        if one && matches!(outcome, Outcome::TooLarge | Outcome::Timeout | Outcome::NotLeader) {
+        if one && (leave || matches!(outcome, Outcome::TooLarge | Outcome::Timeout)) {
             response
                 .headers_mut()
                 .insert(CONNECTION, HeaderValue::from_static("close"));

@@ -13,8 +13,10 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::client::{Client, Pass, Trust};
 use super::paths::Paths;
 use crate::certs::Facts;
 use crate::metrics::{Metrics, Readiness};
@@ -59,8 +61,7 @@ struct Contents {
 /// What a handshake needs.
 pub(super) struct Current {
     pub(super) config: Arc<rustls::ServerConfig>,
-    /// Clients of the extender routes must have shown a certificate.
-    pub(super) demands_client: bool,
+    trust: Trust,
     not_after: i64,
 }
 
@@ -73,6 +74,7 @@ pub enum Reloaded {
 pub struct Tls {
     options: TlsOptions,
     current: ArcSwap<Current>,
+    trust: watch::Sender<Trust>,
     /// The newest content looked at, good or bad: a broken pair is spoken of once, not every ten seconds.
     seen: Mutex<Contents>,
     paths: Arc<Paths>,
@@ -83,8 +85,10 @@ impl Tls {
     /// In words, with the file: missing, not PEM, key and certificate of different pairs.
     pub fn load(options: TlsOptions) -> anyhow::Result<Self> {
         let contents = read(&options)?;
+        let current = build(&contents)?;
         Ok(Self {
-            current: ArcSwap::from_pointee(build(&contents)?),
+            trust: watch::Sender::new(current.trust.clone()),
+            current: ArcSwap::from_pointee(current),
             seen: Mutex::new(contents),
             paths: Arc::default(),
             options,
@@ -103,7 +107,11 @@ impl Tls {
         }
         let built = build(&contents);
         *seen = contents;
-        self.current.store(Arc::new(built?));
+        let current = built?;
+        let trust = current.trust.clone();
+        self.current.store(Arc::new(current));
+        // Open connections are judged again, also where only the pair is new: that costs a verification each.
+        self.trust.send_replace(trust);
         Ok(Reloaded::Taken)
     }
 
@@ -168,15 +176,15 @@ impl Tls {
         self.current.load_full()
     }
 
-    /// What the certificate of a connection's client allows.
-    pub(super) fn client(&self, current: &Current, certificates: Option<&[CertificateDer<'_>]>) -> Client {
-        if !current.demands_client {
-            return Client {
-                extender: Pass::Open,
-                admission: Pass::Open,
-            };
-        }
-        let facts = certificates.and_then(<[_]>::first).map(|leaf| {
+    /// Changes with the client CA.
+    pub(super) fn trust(&self) -> watch::Receiver<Trust> {
+        self.trust.subscribe()
+    }
+
+    /// What a client's certificate allows; `verified`: whether it is of the client CA.
+    pub(super) fn client(&self, leaf: Option<&CertificateDer<'_>>, verified: Result<(), &'static str>) -> Client {
+        let facts = leaf.map(|leaf| {
+            verified?;
             let facts = Facts::of(leaf).map_err(|_| "cannot be read")?;
             facts.names_a_client().map(|()| facts)
         });
@@ -192,44 +200,8 @@ impl Tls {
         Client {
             extender: pass(&self.options.client_names),
             admission,
+            lost: verified.is_err(),
         }
-    }
-}
-
-/// Who is at the other end of a connection, as far as routes ask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Client {
-    pub(super) extender: Pass,
-    pub(super) admission: Pass,
-}
-
-impl Client {
-    /// A certificate of the client CA opened some door.
-    pub(super) fn is_known(&self) -> bool {
-        self.extender == Pass::Known || self.admission == Pass::Known
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Pass {
-    /// Everybody may: no client CA is configured, or no name for this door.
-    Open,
-    /// A certificate of the client CA, with a name that may call us.
-    Known,
-    Missing,
-    /// A certificate of the client CA, but of someone else.
-    Stranger(String),
-    /// A certificate of the client CA that names no client, and why.
-    Unfit(&'static str),
-}
-
-impl Pass {
-    /// By the names of a certificate of the client CA; no allowed names: any will do.
-    fn of(names: &[String], allowed: &[String]) -> Self {
-        if allowed.is_empty() || names.iter().any(|n| allowed.contains(n)) {
-            return Self::Known;
-        }
-        Self::Stranger(names.first().cloned().unwrap_or_default())
     }
 }
 
@@ -250,8 +222,8 @@ fn build(contents: &Contents) -> anyhow::Result<Current> {
     let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .context("TLS versions")?;
-    let builder = match &contents.client_ca {
-        None => builder.with_no_client_auth(),
+    let (builder, trust): (_, Trust) = match &contents.client_ca {
+        None => (builder.with_no_client_auth(), None),
         Some(pem) => {
             let mut roots = RootCertStore::empty();
             for cert in certificates(pem).context("client CA")? {
@@ -263,7 +235,7 @@ fn build(contents: &Contents) -> anyhow::Result<Current> {
                 .allow_unauthenticated()
                 .build()
                 .context("client CA")?;
-            builder.with_client_cert_verifier(verifier)
+            (builder.with_client_cert_verifier(verifier.clone()), Some(verifier))
         }
     };
     let mut config = builder
@@ -272,7 +244,7 @@ fn build(contents: &Contents) -> anyhow::Result<Current> {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Current {
         config: Arc::new(config),
-        demands_client: contents.client_ca.is_some(),
+        trust,
         not_after,
     })
 }

@@ -215,7 +215,7 @@ async fn the_webhook_of_the_manifests_gets_its_path_and_its_bundle() {
         secrets
             .patch("wattlane-certs", &PatchParams::default(), &Patch::Json::<()>(delete))
             .await?;
-        let second = until("another path", SOON, async || {
+        let second = until("another path, which is announced for a minute", 3 * SOON, async || {
             let token = in_place().await?;
             ensure!(token != first, "the old one");
             Ok(token)

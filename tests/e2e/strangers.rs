@@ -8,7 +8,7 @@ use kube::api::{Api, ListParams, PostParams};
 use serde_json::json;
 use wattlane::certs::{Authority, Pair};
 
-use crate::cluster::{Cluster, NAMESPACE, run, run_kept};
+use crate::cluster::{Cluster, NAMESPACE, WATTLANE, run, run_kept};
 use crate::objects;
 use crate::wait::{SOON, until};
 
@@ -137,12 +137,13 @@ async fn a_pod_of_the_cluster_cannot_have_templates_made_by_calling_us() {
         // A dry run makes nothing, whoever asks.
         let mut dry = review.clone();
         dry["request"]["dryRun"] = json!(true);
-        until("the bare path to be closed", 2 * SOON, async || {
+        let refused = async |cluster: &Cluster, when: &str| -> Result<()> {
             let status = post(cluster, None, "/admission/mutate", &dry).await?;
-            ensure!(status == Some(403), "{status:?}");
+            ensure!(status == Some(403), "{when}: {status:?}");
             Ok(())
-        })
-        .await?;
+        };
+        // Without a minute to wait, at the first start and at any other.
+        refused(cluster, "first start").await?;
         let wrong = format!("/admission/mutate/{}", "a".repeat(48));
         let bind = json!({"PodName": "ordinary", "PodNamespace": NAMESPACE, "PodUID": "u", "Node": "mixed-1"});
         for (path, body) in [
@@ -161,6 +162,12 @@ async fn a_pod_of_the_cluster_cannot_have_templates_made_by_calling_us() {
         }
         let after = templates(cluster).await?;
         ensure!(after == before, "{after:?}");
+        cluster.kill(WATTLANE)?;
+        cluster.revive(WATTLANE).await?;
+        refused(cluster, "restart").await?;
+        let status = post(cluster, None, "/admission/mutate", &review).await?;
+        ensure!(status == Some(403), "after a restart: {status:?}");
+        ensure!(templates(cluster).await? == before, "made after a restart");
 
         // The API server finds its way as ever, and so does who may read the configuration: what was refused was the caller.
         seen("another", 2).await?;

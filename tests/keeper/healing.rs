@@ -153,7 +153,7 @@ async fn a_clock_that_is_behind_changes_nothing() {
     let mut world = World::new();
     world.settle().await;
     let writes = world.store.state().writes;
-    world.pass(-365 * DAY);
+    world.set(-365 * DAY);
     let faults = world.replicas[0].look().await;
     assert!(faults.iter().any(|f| f.contains("clock")), "{faults:?}");
     assert_eq!(world.store.state().writes, writes);

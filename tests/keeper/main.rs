@@ -5,5 +5,6 @@ mod healing;
 mod odd;
 mod paths;
 mod store;
+mod transitions;
 mod world;
 mod years;

@@ -59,31 +59,40 @@ fn closed(world: &World, others: &[&str]) {
 }
 
 #[tokio::test]
-async fn from_an_empty_secret_to_a_closed_door() {
+async fn it_is_closed_from_the_very_beginning() {
     let mut world = World::new();
+    assert_eq!((good(&world, ""), good(&world, "x")), ([false; 2], [false; 2]));
     let [a, b] = &mut world.replicas;
     let (one, other) = futures::future::join(a.look(), b.look()).await;
     assert_eq!((one, other), (vec![], vec![]));
-    // API servers may still ask by the path that was there, and others have not looked yet.
-    while good(&world, "") == [true; 2] {
-        assert_eq!(world.metric("wattlane_admission_closed"), 0.0);
+    for _ in 0..2 * GRACE / LOOK {
+        closed(&world, &[]);
         rest(&mut world, LOOK).await;
     }
-    rest(&mut world, LOOK).await;
-    closed(&world, &[]);
+    // No API server that knows the CA ever saw another path.
+    let token = world.store.text("certs", "admission-path");
+    assert_eq!(world.store.state().asked.iter().collect::<Vec<_>>(), [&token]);
     // Made, and put in.
     assert_eq!((world.count("path", "done"), world.count("path", "healed")), (2.0, 0.0));
 }
 
 #[tokio::test]
-async fn who_deletes_the_token_gets_another_and_the_old_one_is_good_for_its_time() {
+async fn who_deletes_the_token_gets_another_that_is_announced_and_the_old_one_is_good_for_its_time() {
     let mut world = World::new();
     rest(&mut world, 2 * GRACE).await;
     let old = endings(&world)[0].clone();
     world.store.meddle("certs", "admission-path", None);
     world.look().await;
-    let new = endings(&world)[0].clone();
-    assert_ne!(old, new);
+    let new = world.store.text("certs", "admission-path-next");
+    assert_eq!((new.len(), good(&world, &new)), (TOKEN, [true; 2]));
+    let mut announced = 0;
+    while endings(&world)[0] == old {
+        assert_eq!((good(&world, &old), good(&world, "")), ([true; 2], [false; 2]));
+        rest(&mut world, LOOK).await;
+        announced += LOOK;
+    }
+    assert!((GRACE..=GRACE + 2 * LOOK).contains(&announced), "{announced} s");
+    assert_eq!(endings(&world), [new.clone(), new.clone()]);
     for _ in 0..GRACE / LOOK {
         assert_eq!(
             (good(&world, &old), good(&world, &new), good(&world, "")),
@@ -121,16 +130,6 @@ async fn it_is_as_open_as_before_where_the_configuration_is_not_ours_to_keep() {
     assert_eq!((good(&world, ""), good(&world, "x")), ([true; 2], [true; 2]));
     assert!(world.store.url(0).ends_with("x/wattlane/admission/mutate"));
     world.store.reset_path(0, "/admission/mutate");
-    rest(&mut world, 2 * GRACE).await;
-    closed(&world, &[]);
-    // It is there no more: who makes another may do it under any name.
-    let hooks = world.store.state().webhooks.take();
-    rest(&mut world, LOOK).await;
-    assert_eq!(
-        (good(&world, ""), world.metric("wattlane_admission_closed")),
-        ([true; 2], 0.0)
-    );
-    world.store.state().webhooks = hooks;
     rest(&mut world, 2 * GRACE).await;
     closed(&world, &[]);
     // cert-manager keeps it from now on.
@@ -235,12 +234,21 @@ async fn a_path_that_is_refused_costs_the_bundle_nothing_and_shuts_nobody_out() 
 enum Event {
     None,
     Reset(usize, &'static str),
+    /// `kubectl replace`, and `kubectl delete` with `kubectl apply` a look later.
+    Replace,
+    Remake,
     DeleteToken,
     EmptySecret,
     LostAnswer(usize),
+    /// A wattlane that has begun anew.
+    Restart(usize),
+    /// The API server is away for so many looks.
+    Outage(u8),
+    /// The wall clock jumps, and comes back.
+    Clock(i64),
 }
 
-fn events() -> impl Strategy<Value = Vec<Event>> {
+fn events(resets: u32) -> impl Strategy<Value = Vec<Event>> {
     let path = prop_oneof![
         Just(""),
         Just("/"),
@@ -249,23 +257,54 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     ];
     let event = prop_oneof![
         8 => Just(Event::None),
-        2 => (0..2_usize, path).prop_map(|(at, path)| Event::Reset(at, path)),
+        resets => (0..2_usize, path).prop_map(|(at, path)| Event::Reset(at, path)),
         2 => Just(Event::DeleteToken),
         1 => Just(Event::EmptySecret),
+        1 => Just(Event::Replace),
+        1 => Just(Event::Remake),
         1 => (0..2_usize).prop_map(Event::LostAnswer),
+        2 => (0..2_usize).prop_map(Event::Restart),
+        1 => (1..12_u8).prop_map(Event::Outage),
+        1 => prop_oneof![Just(-1800), Just(1800), Just(86_400)].prop_map(Event::Clock),
     ];
     prop::collection::vec(event, 10..40)
 }
 
+async fn looks(world: &mut World, stood: &mut Vec<(i64, String)>) -> Result<(), TestCaseError> {
+    for at in 0..2 {
+        let standing = world.store.asked();
+        // A clock that is ahead may make it complain.
+        world.replicas[at].look().await;
+        // The server has a request at an unknown path wait for a look, so what counts is what it takes then.
+        for ending in standing.iter().chain(&world.store.asked()) {
+            prop_assert!(world.paths(at).good(ending), "{} characters", ending.len());
+        }
+    }
+    let now = world.steady();
+    stood.retain(|(at, _)| now - at < GRACE);
+    for (_, ending) in &*stood {
+        prop_assert_eq!(good(world, ending), [true; 2], "{} characters", ending.len());
+    }
+    stood.extend(world.store.asked().into_iter().map(|e| (now, e)));
+    Ok(())
+}
+
 async fn live(world: &mut World, events: Vec<Event>) -> Result<(), TestCaseError> {
     world.settle().await;
-    // What stood there when, at the end of each round.
+    // What could be asked by when, at the end of each round.
     let mut stood: Vec<(i64, String)> = vec![];
-    for event in events {
+    for (round, event) in events.into_iter().enumerate() {
         world.pass(LOOK);
+        let mut jump = 0;
         match event {
             Event::None => {}
             Event::Reset(at, path) => world.store.reset_path(at, path),
+            Event::Replace => world.store.replace("u"),
+            Event::Remake => {
+                world.store.state().webhooks = None;
+                looks(world, &mut stood).await?;
+                world.store.replace(&round.to_string());
+            }
             Event::DeleteToken => world.store.meddle("certs", "admission-path", None),
             Event::EmptySecret => {
                 let version = world.store.state().stamp();
@@ -279,26 +318,36 @@ async fn live(world: &mut World, events: Vec<Event>) -> Result<(), TestCaseError
                 world.replicas[at].look().await;
                 world.store.state().deaf = false;
             }
+            Event::Restart(at) => world.restart(at),
+            Event::Outage(looks) => {
+                world.store.state().down = true;
+                for _ in 0..looks {
+                    world.pass(LOOK);
+                    for replica in &mut world.replicas {
+                        prop_assert!(!replica.look().await.is_empty());
+                    }
+                    for ending in world.store.asked() {
+                        prop_assert_eq!(good(world, &ending), [true; 2]);
+                    }
+                }
+                world.store.state().down = false;
+            }
+            Event::Clock(seconds) => jump = seconds,
         }
-        for at in 0..2 {
-            let standing = endings(world);
-            world.replicas[at].look().await;
-            // The server has a request at an unknown path wait for a look, so what counts is what it takes then.
-            for ending in standing.iter().chain(&endings(world)) {
-                prop_assert!(world.paths(at).good(ending), "{} characters", ending.len());
+        world.set(jump);
+        looks(world, &mut stood).await?;
+        world.set(-jump);
+        // Who knows the way to the port gets nothing, unless somebody has led API servers to where he asks.
+        for stranger in ["", "x"] {
+            if !world.store.state().asked.contains(stranger) {
+                prop_assert_eq!(good(world, stranger), [false; 2]);
             }
         }
-        let now = world.now();
-        stood.retain(|(at, _)| now - at < GRACE);
-        for (_, ending) in &stood {
-            prop_assert_eq!(good(world, ending), [true; 2]);
-        }
-        stood.extend(endings(world).map(|e| (now, e)));
     }
-    rest(world, GRACE + 2 * LOOK).await;
-    let old: Vec<_> = stood.iter().map(|(_, e)| e.as_str()).collect();
+    rest(world, 3 * GRACE).await;
+    let old: Vec<_> = world.store.state().asked.iter().cloned().collect();
     let token = world.store.text("certs", "admission-path");
-    let others: Vec<_> = old.into_iter().filter(|e| *e != token).collect();
+    let others: Vec<_> = old.iter().map(String::as_str).filter(|e| *e != token).collect();
     closed(world, &others);
     Ok(())
 }
@@ -307,8 +356,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn whoever_changes_what_nobody_is_shut_out_and_in_the_end_it_is_closed(events in events()) {
+    fn whoever_changes_what_nobody_is_shut_out_and_in_the_end_it_is_closed(events in events(2)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(live(&mut World::new(), events))?;
+    }
+
+    #[test]
+    fn no_stranger_gets_in_at_any_time_where_nobody_resets_the_path(events in events(0)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let mut world = World::new();
+        runtime.block_on(live(&mut world, events))?;
+        prop_assert!(!world.store.state().asked.contains(""));
     }
 }

@@ -1,7 +1,7 @@
 //! An API server as far as certificates go: two Secrets and a webhook configuration, with resourceVersions. It can be
 //! down, and it can lose the answer to a write that it did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -24,6 +24,10 @@ pub(crate) struct State {
     /// The next write is done, and its answer lost.
     pub(crate) deaf: bool,
     pub(crate) writes: u64,
+    /// The webhook configuration cannot be read.
+    pub(crate) blind: bool,
+    /// All that any API server could ever ask by.
+    pub(crate) asked: BTreeSet<String>,
     /// Every patch with a path in it is refused, in its own words.
     pub(crate) quoting: bool,
 }
@@ -38,13 +42,17 @@ impl Default for Store {
         let hook = |name: &str| json!({"name": name, "clientConfig": {"url": "https://x"}});
         Self(Mutex::new(State {
             secrets: BTreeMap::from([secret("certs"), secret("client")]),
-            webhooks: Some(json!({"metadata": {"name": "wattlane", "resourceVersion": "1"},
-                "webhooks": [hook("a"), hook("b")]})),
+            webhooks: Some(
+                json!({"metadata": {"name": "wattlane", "uid": "u", "resourceVersion": "1", "generation": 1},
+                "webhooks": [hook("a"), hook("b")]}),
+            ),
             version: 1,
             down: false,
             deaf: false,
             writes: 0,
             quoting: false,
+            blind: false,
+            asked: BTreeSet::new(),
         }))
     }
 }
@@ -53,6 +61,16 @@ impl State {
     pub(crate) fn stamp(&mut self) -> Value {
         self.version += 1;
         self.version.to_string().into()
+    }
+
+    /// Each change of the webhooks has its number, as kube-apiserver does it.
+    fn changed(&mut self) {
+        let version = self.stamp();
+        let Some(hooks) = &mut self.webhooks else { return };
+        let generation = hooks["metadata"]["generation"].as_u64().unwrap_or(0) + 1;
+        hooks["metadata"]["generation"] = generation.into();
+        hooks["metadata"]["resourceVersion"] = version;
+        self.asked.extend(endings(hooks));
     }
 
     fn up(&self) -> Result<(), WriteError> {
@@ -109,10 +127,9 @@ impl Store {
 
     pub(crate) fn reset_bundle(&self, at: usize) {
         let mut state = self.state();
-        let version = state.stamp();
         let hooks = state.webhooks.as_mut().expect("registered");
-        hooks["metadata"]["resourceVersion"] = version;
         hooks["webhooks"][at]["clientConfig"]["caBundle"] = "".into();
+        state.changed();
     }
 }
 
@@ -128,11 +145,46 @@ impl Store {
 
     pub(crate) fn reset_path(&self, at: usize, path: &str) {
         let mut state = self.state();
-        let version = state.stamp();
         let hooks = state.webhooks.as_mut().expect("registered");
-        hooks["metadata"]["resourceVersion"] = version;
         hooks["webhooks"][at]["clientConfig"]["url"] = format!("https://x{path}").into();
+        state.changed();
     }
+
+    /// What API servers ask by now.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.state().webhooks.as_ref().map(endings).unwrap_or_default()
+    }
+
+    /// `kubectl replace`, or delete and apply: as the manifests have it.
+    pub(crate) fn replace(&self, uid: &str) {
+        let hook = |name: &str| json!({"name": name, "clientConfig": {"url": "https://x"}});
+        let mut state = self.state();
+        let made = json!({"metadata": {"name": "wattlane", "uid": uid}, "webhooks": [hook("a"), hook("b")]});
+        let there = state.webhooks.get_or_insert(made.clone());
+        if there["metadata"]["uid"] != uid {
+            *there = made.clone();
+        }
+        there["webhooks"] = made["webhooks"].clone();
+        state.changed();
+    }
+}
+
+/// What follows the path of admission where a CA is known, without which nobody can call.
+fn endings(hooks: &Value) -> Vec<String> {
+    let all = hooks["webhooks"].as_array().into_iter().flatten();
+    let asked = all.filter(|h| h["clientConfig"]["caBundle"].as_str().is_some_and(|b| !b.is_empty()));
+    let path = |h: &Value| {
+        let path = h["clientConfig"]["url"]
+            .as_str()
+            .map(|url| url.trim_start_matches("https://x"));
+        let path = path
+            .or(h["clientConfig"]["service"]["path"].as_str())
+            .unwrap_or_default();
+        path.trim_start_matches(wattlane::server::ADMISSION)
+            .trim_matches('/')
+            .to_owned()
+    };
+    asked.map(path).collect()
 }
 
 /// The rule of kube-apiserver's for the path of a Service: parts that are lower-case DNS subdomains.
@@ -187,6 +239,9 @@ impl CertStore for Store {
         tokio::task::yield_now().await;
         let state = self.state();
         state.up()?;
+        if state.blind {
+            return Err(WriteError::Refused("forbidden".into()));
+        }
         state.webhooks.clone().ok_or_else(missing)
     }
 
@@ -204,11 +259,12 @@ impl CertStore for Store {
         if after["metadata"]["resourceVersion"] != there["metadata"]["resourceVersion"] {
             return Err(WriteError::Conflict("changed".into()));
         }
-        after["metadata"]["resourceVersion"] = state.stamp();
         if let Some(path) = refused_path(&after) {
             return Err(WriteError::Refused(format!("Invalid value: {path:?}")));
         }
-        state.webhooks = Some(after.clone());
+        state.webhooks = Some(after);
+        state.changed();
+        let after = state.webhooks.clone().ok_or_else(missing)?;
         state.written().map(|()| after)
     }
 }

@@ -1,11 +1,12 @@
 //! Two replicas with one API server and one clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use wattlane::certs::rotation::Lifetimes;
 use wattlane::certs::{DAY, ephemeral, trust};
-use wattlane::keeper::{InUse, Keeper, Settings};
+use wattlane::keeper::{Clock, InUse, Keeper, Settings};
 use wattlane::metrics::{Metrics, Readiness};
 use wattlane::model::NamespacedName;
 use wattlane::server::{Material, Paths, Tls, TlsOptions};
@@ -16,13 +17,20 @@ pub(crate) const AUTHORITY: i64 = 400 * DAY;
 pub(crate) const OVERLAP: i64 = 120 * DAY;
 pub(crate) const LEAF: i64 = 90 * DAY;
 const START: i64 = 1_800_000_000;
+const JITTER: [f64; 2] = [0.0, 0.7];
 
 pub(crate) struct World {
     pub(crate) store: Arc<Store>,
-    clock: Arc<AtomicI64>,
+    clocks: Arc<Clocks>,
     pub(crate) replicas: [Keeper; 2],
     tls: [Arc<Tls>; 2],
     pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Seconds, of the wall and of a clock that nobody sets.
+struct Clocks {
+    wall: AtomicI64,
+    steady: AtomicU64,
 }
 
 pub(crate) fn names() -> Vec<String> {
@@ -41,12 +49,7 @@ fn tls() -> Arc<Tls> {
     Arc::new(Tls::load(options).expect("loads"))
 }
 
-fn replica(
-    store: &Arc<Store>,
-    clock: &Arc<AtomicI64>,
-    metrics: &Arc<Metrics>,
-    (jitter, tls): (f64, Arc<Tls>),
-) -> Keeper {
+fn replica(store: &Arc<Store>, clocks: &Arc<Clocks>, metrics: &Arc<Metrics>, (jitter, tls): (f64, Arc<Tls>)) -> Keeper {
     let settings = Settings {
         secret: NamespacedName::new("ns", "certs"),
         client: Some(NamespacedName::new("ns", "client")),
@@ -54,11 +57,15 @@ fn replica(
         names: names(),
         lifetimes: Lifetimes::new(AUTHORITY, OVERLAP, LEAF).expect("fit"),
     };
-    let clock = clock.clone();
+    let (wall, steady) = (clocks.clone(), clocks.clone());
+    let clock = Clock {
+        wall: Box::new(move || wall.wall.load(Ordering::Relaxed)),
+        steady: Box::new(move || Duration::from_secs(steady.steady.load(Ordering::Relaxed))),
+    };
     Keeper::new(
         settings,
         store.clone(),
-        Box::new(move || clock.load(Ordering::Relaxed)),
+        clock,
         jitter,
         tls,
         metrics.clone(),
@@ -69,13 +76,16 @@ fn replica(
 impl World {
     pub(crate) fn new() -> Self {
         let store = Arc::new(Store::default());
-        let clock = Arc::new(AtomicI64::new(START));
+        let clocks = Arc::new(Clocks {
+            wall: AtomicI64::new(START),
+            steady: AtomicU64::new(7),
+        });
         let metrics = Arc::new(Metrics::new().expect("registers"));
         let tls = [tls(), tls()];
-        let replicas = [0, 1].map(|at| replica(&store, &clock, &metrics, ([0.0, 0.7][at], tls[at].clone())));
+        let replicas = [0, 1].map(|at| replica(&store, &clocks, &metrics, (JITTER[at], tls[at].clone())));
         Self {
             store,
-            clock,
+            clocks,
             replicas,
             tls,
             metrics,
@@ -83,11 +93,33 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> i64 {
-        self.clock.load(Ordering::Relaxed)
+        self.clocks.wall.load(Ordering::Relaxed)
     }
 
     pub(crate) fn pass(&self, seconds: i64) {
-        self.clock.fetch_add(seconds, Ordering::Relaxed);
+        self.set(seconds);
+        let seconds = u64::try_from(seconds).expect("time goes forward");
+        self.clocks.steady.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    pub(crate) fn steady(&self) -> i64 {
+        i64::try_from(self.clocks.steady.load(Ordering::Relaxed)).expect("few seconds")
+    }
+
+    /// Somebody sets the wall clock.
+    pub(crate) fn set(&self, seconds: i64) {
+        self.clocks.wall.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    /// A process that has not looked yet, in place of one.
+    pub(crate) fn restart(&mut self, at: usize) {
+        self.tls[at] = tls();
+        self.replicas[at] = replica(
+            &self.store,
+            &self.clocks,
+            &self.metrics,
+            (JITTER[at], self.tls[at].clone()),
+        );
     }
 
     /// Each looks once, and has nothing to complain of.

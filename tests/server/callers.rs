@@ -198,7 +198,7 @@ async fn admission_asks_for_a_name_of_its_own_where_it_is_told_to() {
     }
     assert_eq!(server.requests("mutate", "forbidden"), 4.0);
     // Who shows such a certificate needs no token; who shows none has no use for one.
-    server.tls.paths().only(["token"], std::time::Duration::from_secs(60));
+    server.tls.paths().only([wattlane::certs::Ending::of("token")]);
     for (client, path, status) in [
         (client("kube-apiserver"), "/admission/mutate", 200),
         (client("kube-scheduler"), "/admission/mutate/token", 403),
@@ -206,5 +206,127 @@ async fn admission_asks_for_a_name_of_its_own_where_it_is_told_to() {
     ] {
         let answer = with(&server, client).post(Http::Two, path, REVIEW).await;
         assert_eq!(answer.status.as_u16(), status, "{path} {}", answer.text());
+    }
+}
+
+/// The server's certificate and the CA of its clients, in files.
+fn files(dir: &std::path::Path, serving: &Pair, clients: &str) -> TlsOptions {
+    let file = |name: &str, text: &str| {
+        std::fs::write(dir.join(name), text).expect("writes");
+        Material::File(dir.join(name))
+    };
+    TlsOptions {
+        cert: file("tls.crt", &serving.cert),
+        key: file("tls.key", &serving.key),
+        client_ca: Some(file("ca.crt", clients)),
+        client_names: vec!["kube-scheduler".to_owned()],
+        admission_names: vec!["kube-scheduler".to_owned()],
+    }
+}
+
+/// Refused, with the way out in words, or the connection was already being closed; then it is closed. A new one is no better.
+async fn has_lost(conn: &mut crate::support::Conn, peer: &Peer, http: Http, word: &str) {
+    if let Ok(answer) = conn.post("/extender/bind", "{}").await {
+        assert_eq!(answer.status, 403, "{http:?} {}", answer.text());
+        assert!(answer.text().contains(word), "{}", answer.text());
+    }
+    crate::support::no_hang(conn.closed()).await;
+    let again = match peer.connect(http).await {
+        Ok(mut conn) => conn.post(FILTER, args("p", &["ok"])).await.is_ok(),
+        Err(_) => false,
+    };
+    assert!(!again, "{http:?}");
+}
+
+#[tokio::test]
+async fn an_open_connection_does_not_outlive_the_ca_of_its_certificate() {
+    let dir = tempfile::TempDir::new().expect("a folder");
+    let (authority, old, new) = (
+        Authority::new().expect("a CA"),
+        Authority::new().expect("a CA"),
+        Authority::new().expect("a CA"),
+    );
+    let serving = serving_pair(&authority);
+    let tls = Arc::new(Tls::load(files(dir.path(), &serving, &old.pair().cert)).expect("loads"));
+    let server = start_with(Limits::default(), authority, tls.clone()).await;
+    let of = |ca: &Authority| with(&server, Some(ca.client("kube-scheduler", 1).expect("signs")));
+    let ok = async |conn: &mut crate::support::Conn, path: &str, body: String| {
+        let answer = conn.post(path, body).await.expect("answers");
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    for http in BOTH {
+        std::fs::write(dir.path().join("ca.crt"), &old.pair().cert).expect("writes");
+        tls.reload().expect("reads");
+        let peer = of(&old);
+        let mut conn = peer.connect(http).await.expect("connects");
+        ok(&mut conn, FILTER, args("p", &["ok"])).await;
+        // Both are trusted: an overlap, in which nobody is lost.
+        let both = old.pair().cert.clone() + &new.pair().cert;
+        std::fs::write(dir.path().join("ca.crt"), both).expect("writes");
+        tls.reload().expect("reads");
+        ok(&mut conn, FILTER, args("p", &["ok"])).await;
+        let mut newer = of(&new).connect(http).await.expect("connects");
+        // A pair that cannot be used, and the CA with it, changes nothing; the next, with the same CA, does.
+        std::fs::write(dir.path().join("ca.crt"), &new.pair().cert).expect("writes");
+        std::fs::write(dir.path().join("tls.key"), "no key").expect("writes");
+        tls.reload().expect_err("no key");
+        ok(&mut conn, "/admission/mutate", REVIEW.to_owned()).await;
+        std::fs::write(dir.path().join("tls.key"), &serving.key).expect("writes");
+        tls.reload().expect("reads");
+        has_lost(&mut conn, &peer, http, "is of a CA that is not trusted any more").await;
+        ok(&mut newer, FILTER, args("p", &["ok"])).await;
+    }
+}
+
+/// Between two requests of one connection.
+#[tokio::test]
+async fn a_request_is_judged_by_the_ca_of_its_own_time() {
+    let (authority, old, new) = (
+        Authority::new().expect("a CA"),
+        Authority::new().expect("a CA"),
+        Authority::new().expect("a CA"),
+    );
+    let serving = serving_pair(&authority);
+    let dir = tempfile::TempDir::new().expect("a folder");
+    let tls = Arc::new(Tls::load(files(dir.path(), &serving, &old.pair().cert)).expect("loads"));
+    let server = start_with(Limits::default(), authority, tls.clone()).await;
+    let peer = with(&server, Some(old.client("kube-scheduler", 1).expect("signs")));
+    for http in BOTH {
+        tls.take(&serving.cert, &serving.key, &old.pair().cert).expect("takes");
+        let mut conn = peer.connect(http).await.expect("connects");
+        assert_eq!(
+            conn.post(FILTER, args("p", &["ok"])).await.expect("answers").status,
+            200
+        );
+        tls.take(&serving.cert, &serving.key, &new.pair().cert).expect("takes");
+        has_lost(&mut conn, &peer, http, "not trusted any more").await;
+    }
+}
+
+/// Good at the handshake for some seconds more, on a connection that is kept and one that is not used.
+#[tokio::test]
+async fn an_open_connection_does_not_outlive_its_certificate() {
+    let (server, clients) = guarded(&["kube-scheduler"]).await;
+    for http in BOTH {
+        let short = made(&clients, false, |params| {
+            let end = wattlane::certs::now() + 3;
+            let epoch = rcgen::date_time_ymd(1970, 1, 1);
+            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+            params.not_after = epoch + std::time::Duration::from_secs(end.unsigned_abs());
+        });
+        let peer = with(&server, Some(short));
+        let mut conn = peer.connect(http).await.expect("connects");
+        assert_eq!(
+            conn.post(FILTER, args("p", &["ok"])).await.expect("answers").status,
+            200
+        );
+        // It is left before the end, so that who has a newer one comes back with it.
+        crate::support::no_hang(conn.closed()).await;
+        crate::support::eventually("the certificate is over", || {
+            let cert = peer.client.as_ref().expect("has one").cert.as_bytes();
+            wattlane::certs::Facts::of_pem(cert).expect("reads").not_after < wattlane::certs::now()
+        })
+        .await;
+        has_lost(&mut conn, &peer, http, "has expired").await;
     }
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
@@ -12,6 +11,7 @@ use hyper::body::Frame;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use wattlane::app::{Kept, Net};
+use wattlane::certs::Ending;
 use wattlane::certs::rotation::Lifetimes;
 use wattlane::keeper::Settings;
 use wattlane::model::NamespacedName;
@@ -38,13 +38,13 @@ async fn who_does_not_know_the_path_is_refused_before_the_body_is_read() {
     let open = server.peer().post(Http::Two, ADMISSION, REVIEW).await;
     assert_eq!(open.status, 200);
     let paths = server.tls.paths().clone();
-    paths.only(["token"], Duration::from_secs(600));
+    paths.only([Ending::of("token")]);
     // A keeper that finds nothing new.
     let looks = tokio::spawn(async move {
         loop {
             paths.wanted().await;
             let look = paths.look();
-            paths.only(["token"], Duration::from_secs(600));
+            paths.only([Ending::of("token")]);
             drop(look);
         }
     });
@@ -147,7 +147,8 @@ async fn a_stranger_has_no_template_made() {
         world.core.index.flush().await.expect("runs");
         world.core.reader.load().templates.len()
     };
-    eventually("the door is closed", || world.value("wattlane_admission_closed") == 1.0).await;
+    assert_eq!(world.value("wattlane_admission_closed"), 1.0, "before the first look");
+    eventually("a token is there", || !store.asked().is_empty()).await;
     let there = templates().await;
     let ask = async |path: &str| {
         let peer = Peer {

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use wattlane::certs::rotation::Lifetimes;
 use wattlane::certs::{Authority, client, now, trust};
-use wattlane::keeper::{Keeper, Settings};
+use wattlane::keeper::{Clock, Keeper, Settings};
 use wattlane::model::NamespacedName;
 use wattlane::server::{Limits, Material, Tls, TlsOptions};
 
@@ -48,11 +49,15 @@ pub(crate) async fn kept() -> Kept {
         names: vec!["localhost".to_owned()],
         lifetimes: Lifetimes::new(AUTHORITY, OVERLAP, LEAF).expect("fit"),
     };
-    let time = clock.clone();
+    let (time, also) = (clock.clone(), clock.clone());
+    let time = Clock {
+        wall: Box::new(move || time.load(Ordering::Relaxed)),
+        steady: Box::new(move || Duration::from_secs(also.load(Ordering::Relaxed).unsigned_abs())),
+    };
     let keeper = Keeper::new(
         settings,
         store.clone(),
-        Box::new(move || time.load(Ordering::Relaxed)),
+        time,
         0.5,
         tls,
         server.metrics.clone(),

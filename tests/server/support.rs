@@ -198,6 +198,16 @@ impl Peer {
 }
 
 impl Conn {
+    /// Returns when the server has closed it.
+    pub(crate) async fn closed(&mut self) {
+        while !match self {
+            Self::One(send) => send.is_closed(),
+            Self::Two(send) => send.is_closed(),
+        } {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     pub(crate) async fn send(&mut self, method: Method, path: &str, body: Body) -> anyhow::Result<Answer> {
         self.typed(method, path, "application/json", body).await
     }
