@@ -67,6 +67,9 @@ pub struct Snapshot {
     pub power: Power,
     /// Devices kept for pods that are being placed, by each claim they are for.
     pub holds: ShardMap<NamespacedName, Arc<Hold>>,
+    /// Why nothing may be given at the moment, where that is so: an object cannot be read that may hold devices, or forbid
+    /// them.
+    pub unread: Option<Name>,
 }
 
 impl Snapshot {

@@ -62,7 +62,7 @@ pub trait WatchStatus: Send + Sync + 'static {
     fn alive(&self, kind: Kind);
     /// The watch of the kind broke and is being started again.
     fn restarted(&self, kind: Kind);
-    /// An object of the kind could not be read and was evicted.
+    /// An object of the kind could not be read.
     fn undecodable(&self, kind: Kind);
 }
 

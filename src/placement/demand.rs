@@ -126,6 +126,9 @@ impl Demand {
                     ClaimDemand::Existing(claim.clone(), allocation.clone())
                 }
                 None => {
+                    if let Some(words) = &ctx.snapshot.unread {
+                        return Err(Refusal::new(Reason::Unsupported, words.clone()));
+                    }
                     let mut new = NewClaim::of(ctx, claim)?;
                     new.whole(asks_for_whole_cards(entry));
                     ClaimDemand::New(new)
@@ -241,6 +244,10 @@ fn asks_for_whole_cards(entry: &PodClaim) -> bool {
 fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<&'a Arc<Claim>>, Refusal> {
     if entry.generated == Some(None) && matches!(entry.source, PodClaimSource::Template(_)) {
         return Ok(None);
+    }
+    if entry.source == PodClaimSource::Other {
+        let words = "needs either resourceClaimName or resourceClaimTemplateName; other sources are not supported";
+        return Err(unsupported("the pod's claim", &entry.name, words));
     }
     let missing = |name: &str| Refusal::new(Reason::ClaimMissing, format!("claim {name} is not there yet"));
     let name = entry.claim_name().ok_or_else(|| missing(&entry.name))?;

@@ -11,6 +11,7 @@ mod claims_tests;
 mod events;
 mod feed;
 mod lease;
+mod lenient;
 mod paths;
 mod raw;
 mod relist;
