@@ -86,6 +86,7 @@ pub(super) async fn run(
                 failures += 1;
                 pulse.listed.store(false, Ordering::Relaxed);
                 pulse.status.restarted(kind);
+                relist.failed(begun, api::chain(&error));
                 complain(kind, &watcher::Error::InitialListFailed(error), &mut said);
                 pause(failures, &relist, begun).await;
                 continue;
@@ -120,6 +121,9 @@ pub(super) async fn run(
                 Err(error) => {
                     failures += 1;
                     pulse.status.restarted(kind);
+                    if matches!(error, watcher::Error::InitialListFailed(_)) {
+                        relist.failed(begun, advice(kind, &error).0);
+                    }
                     complain(kind, &error, &mut said);
                     let loses = loses(&error);
                     lost += u32::from(loses);

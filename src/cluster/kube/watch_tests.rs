@@ -335,3 +335,24 @@ async fn who_wants_a_list_does_not_wait_for_a_watch_that_waits() {
     assert!(cut && start.elapsed() < Duration::from_millis(10));
     assert!(!watch::pause(9, &relist, relist.begin()).await, "the wish is known");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_ends_the_wait_for_it_and_an_older_one_does_not() {
+    let relists = Relists::default();
+    let (claims, pods) = (relists.of(Kind::Claim), relists.of(Kind::Pod));
+    claims.failed(claims.begin(), "old".to_owned());
+    let (caught_up, ()) = tokio::join!(relists.caught_up(), async {
+        claims.failed(claims.begin() - 1, "older".to_owned());
+        pods.listed(pods.begin());
+        tokio::task::yield_now().await;
+        claims.failed(claims.begin(), "no".to_owned());
+    });
+    let error = caught_up.expect_err("claims are not listed").to_string();
+    assert!(error.contains("cannot list ResourceClaim: no"), "{error}");
+    let (caught_up, ()) = tokio::join!(relists.caught_up(), async {
+        for relist in [&claims, &pods] {
+            relist.listed(relist.begin());
+        }
+    });
+    assert_eq!(caught_up, Ok(()));
+}
