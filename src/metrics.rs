@@ -201,7 +201,7 @@ impl Metrics {
             watch_undecodable: counters(
                 r,
                 "wattlane_watch_undecodable_total",
-                "Watched objects that could not be read and were evicted.",
+                "Watched objects that could not be read.",
                 &["kind"],
             )?,
             watch_alive: gauges(

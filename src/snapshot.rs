@@ -72,6 +72,9 @@ pub struct Snapshot {
     pub holds: ShardMap<NamespacedName, Arc<Hold>>,
     /// Of claims that pods share: who has a slot or waits for one, beside what the claim says.
     pub sharers: ShardMap<NamespacedName, Arc<Sharers>>,
+    /// Why nothing may be given at the moment, where that is so: an object cannot be read that may hold devices, or forbid
+    /// them.
+    pub unread: Option<Name>,
 }
 
 impl Snapshot {

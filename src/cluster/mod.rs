@@ -72,7 +72,7 @@ pub trait WatchStatus: Send + Sync + 'static {
     fn alive(&self, kind: Kind);
     /// The watch of the kind broke and is being started again.
     fn restarted(&self, kind: Kind);
-    /// An object of the kind could not be read and was evicted.
+    /// An object of the kind could not be read.
     fn undecodable(&self, kind: Kind);
 }
 
@@ -180,6 +180,9 @@ pub trait Cluster: Send + Sync + 'static {
 
     /// Returns when the index has been told everything that was written to claims and pods before this call: what a
     /// new leader must know of the old one's writes. Not the word of a watch, which may be late: a consistent read.
+    ///
+    /// # Errors
+    /// It cannot be read now; asked again it may be.
     async fn caught_up(&self) -> Result<(), WriteError> {
         Err(WriteError::Refused(
             "this cluster cannot tell how new its watches are".to_owned(),

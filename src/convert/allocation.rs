@@ -10,7 +10,7 @@ use crate::model::{
     AllocatedConfig, Allocation, ConfigSource, Consumer, DeviceId, DeviceResult, Effect, Name, Toleration,
 };
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RawAllocation<'a> {
     #[serde(borrow)]
@@ -21,7 +21,7 @@ pub(super) struct RawAllocation<'a> {
     pub(super) allocation_timestamp: Option<&'a str>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct RawDevices<'a> {
     #[serde(borrow)]
     results: List<RawResult<'a>>,
@@ -29,7 +29,7 @@ struct RawDevices<'a> {
     config: List<RawConfig<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct RawResult<'a> {
     request: &'a str,
@@ -89,6 +89,38 @@ pub(super) fn allocation(raw: RawAllocation<'_>, names: &mut Names) -> Allocatio
             .collect(),
         node_selector: raw.node_selector.map(|s| selector(s, names).into()),
     }
+}
+
+/// What a claim holds, from the names of its devices alone: each is taken whole. For a status that cannot be read.
+/// None: not even that can be.
+pub(super) fn salvage(claim: &Value) -> Option<Option<RawAllocation<'_>>> {
+    let status = match claim.get("status") {
+        None | Some(Value::Null) => return Some(None),
+        Some(status) => status.as_object()?,
+    };
+    let allocation = match status.get("allocation") {
+        None | Some(Value::Null) => return Some(None),
+        Some(allocation) => allocation,
+    };
+    let results = allocation.get("devices")?.get("results")?.as_array()?.iter().map(|r| {
+        let text = |field: &str| r.get(field)?.as_str();
+        Some(RawResult {
+            request: text("request").unwrap_or_default(),
+            driver: text("driver")?,
+            pool: text("pool")?,
+            device: text("device")?,
+            ..RawResult::default()
+        })
+    });
+    Some(Some(RawAllocation {
+        devices: Some(RawDevices {
+            results: Some(results.collect::<Option<_>>()?),
+            config: None,
+        }),
+        // Matches no node: where the devices are was not read, so nobody is sent there.
+        node_selector: Some(RawSelector::default()),
+        ..RawAllocation::default()
+    }))
 }
 
 fn result(raw: RawResult<'_>, names: &mut Names) -> DeviceResult {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::ConvertError;
-use super::allocation::{RawAllocation, RawConsumer, allocation};
+use super::allocation::{RawAllocation, RawConsumer, allocation, salvage};
 use super::conditions::conditions;
 use super::read::{Amount, List, Map, Meta, Names, Unsupported, read};
 use super::slice::effect;
@@ -18,14 +18,18 @@ use crate::model::{
 };
 
 #[derive(Deserialize)]
-struct Root<'a> {
+struct Only<'a> {
     #[serde(borrow)]
     metadata: Meta<'a>,
+}
+
+#[derive(Deserialize)]
+struct OnlyStatus<'a> {
     #[serde(borrow, default)]
     status: Option<Status<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
     #[serde(borrow)]
@@ -140,12 +144,29 @@ pub(super) struct Opaque<'a> {
     pub(super) parameters: Value,
 }
 
+/// Levels of parameters that are passed on. An allocation holds them deeper than the claim does, and must be readable, too.
+const DEEPEST: usize = 64;
+
 pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
-    let Root { metadata, status } = read(value)?;
+    let Only { metadata } = read(value)?;
     let mut names = Names::default();
-    let (allocated, reserved) = status.map_or((None, None), |s| (s.allocation, s.reserved_for));
+    let mut wrong = None;
+    let status = match read::<OnlyStatus<'_>>(value) {
+        Ok(OnlyStatus { status }) => status.unwrap_or_default(),
+        Err(why) => {
+            wrong = Some(Name::from(why.without_object()));
+            let allocation = salvage(value).ok_or(why)?;
+            Status {
+                allocation,
+                reserved_for: None,
+            }
+        }
+    };
+    let (allocated, reserved) = (status.allocation, status.reserved_for);
     let allocated_at = allocated.as_ref().and_then(|a| seconds(a.allocation_timestamp));
     let allocation = allocated.map(|a| Arc::new(allocation(a, &mut names)));
+    let mut spec = spec(value, "", &mut names);
+    spec.unsupported = wrong.or(spec.unsupported);
     let conditions = allocation.as_deref().map_or_else(Vec::new, |a| conditions(value, a));
     let key = NamespacedName::new(metadata.namespace(), metadata.name()?);
     let shared = Share::of_name(&key.name).is_some();
@@ -164,7 +185,7 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
             .map(|o| o.uid.into()),
         managed: labels.is_some_and(|l| l.get(MANAGED_BY.0) == Some(&MANAGED_BY.1)),
         last_used: if shared { last_used(&metadata) } else { 0 },
-        spec: Arc::new(spec(value, "", &mut names)),
+        spec: Arc::new(spec),
         allocation,
         allocated_at,
         conditions,
@@ -207,11 +228,6 @@ fn last_used(metadata: &Meta<'_>) -> i64 {
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "wattlane");
 
 pub fn template(value: &Value) -> Result<ClaimTemplate, ConvertError> {
-    #[derive(Deserialize)]
-    struct Only<'a> {
-        #[serde(borrow)]
-        metadata: Meta<'a>,
-    }
     let Only { metadata } = read(value)?;
     // The template's `spec` is a whole object of its own: metadata and the claim's spec.
     let inner = value.get("spec").unwrap_or(&Value::Null);
@@ -274,7 +290,7 @@ fn spec(object: &Value, path: &str, names: &mut Names) -> ClaimSpec {
             Some(ConfigEntry {
                 requests: names.all(c.requests),
                 driver: names.of(opaque.driver),
-                parameters: opaque.parameters.to_string().into(),
+                parameters: parameters(&opaque, &mut unsupported),
             })
         })
         .collect();
@@ -284,6 +300,30 @@ fn spec(object: &Value, path: &str, names: &mut Names) -> ClaimSpec {
         config,
         unsupported: unsupported.into_inner(),
     }
+}
+
+/// As they will stand in the allocation. Those that would not be what was written are not passed on: a reader of JSON
+/// has limits that Go does not have, and what is beyond them comes here as U+FFFD.
+fn parameters(opaque: &Opaque<'_>, unsupported: &mut Unsupported) -> Arc<str> {
+    let text = opaque.parameters.to_string();
+    let wrong = if text.contains('\u{fffd}') {
+        "hold what is not read here (text that is not Unicode, a number beyond all measure, or too many levels)"
+    } else if is_deeper(&opaque.parameters, DEEPEST) {
+        "are nested too deeply"
+    } else {
+        return text.into();
+    };
+    unsupported.note(format!("its parameters for {} {wrong}", opaque.driver));
+    text.into()
+}
+
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let mut below: Box<dyn Iterator<Item = &Value>> = match value {
+        Value::Array(list) => Box::new(list.iter()),
+        Value::Object(map) => Box::new(map.values()),
+        _ => return false,
+    };
+    levels == 0 || below.any(|v| is_deeper(v, levels - 1))
 }
 
 /// A name as it is written: without a domain it keeps the empty domain.
@@ -423,7 +463,7 @@ struct ClassSpec<'a> {
 }
 
 pub fn device_class(value: &Value) -> Result<DeviceClass, ConvertError> {
-    let Root { metadata, .. } = read(value)?;
+    let Only { metadata } = read(value)?;
     let (mut names, mut unsupported) = (Names::default(), Unsupported::default());
     let spec = match read::<ClassRoot<'_>>(value) {
         Ok(root) => root.spec,
@@ -444,7 +484,8 @@ pub fn device_class(value: &Value) -> Result<DeviceClass, ConvertError> {
                     unsupported.note("the class has a config of a kind that is not known here");
                 }
                 let opaque = c.opaque?;
-                Some((names.of(opaque.driver), Arc::from(opaque.parameters.to_string())))
+                let parameters = parameters(&opaque, &mut unsupported);
+                Some((names.of(opaque.driver), parameters))
             })
             .collect(),
         extended_resource: spec.extended_resource_name.filter(|n| !n.is_empty()).map(Name::from),

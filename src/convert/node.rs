@@ -113,7 +113,7 @@ pub fn runtime_class(value: &Value) -> Result<Name, ConvertError> {
 }
 
 /// core/v1 NodeSelector.
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RawSelector<'a> {
     #[serde(borrow)]

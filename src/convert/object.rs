@@ -70,6 +70,16 @@ pub enum Object {
     Class(DeviceClass),
     RuntimeClass(Name),
     TaintRule(TaintRule),
+    Unreadable(Unreadable),
+}
+
+/// An object that is there and cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    pub kind: Kind,
+    pub key: Key,
+    /// Where in it, and what is wrong.
+    pub why: Name,
 }
 
 /// Key of an object; cluster-scoped kinds have an empty namespace.
@@ -87,6 +97,7 @@ impl Object {
             Self::Class(_) => Kind::Class,
             Self::RuntimeClass(_) => Kind::RuntimeClass,
             Self::TaintRule(_) => Kind::TaintRule,
+            Self::Unreadable(o) => o.kind,
         }
     }
 
@@ -102,6 +113,7 @@ impl Object {
             Self::Pod(o) => o.key.clone(),
             Self::Claim(o) => o.key.clone(),
             Self::Template(o) => o.key.clone(),
+            Self::Unreadable(o) => o.key.clone(),
         }
     }
 }

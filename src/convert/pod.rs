@@ -118,27 +118,19 @@ pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
         (s.phase, s.resource_claim_statuses, s.extended_resource_claim_status)
     });
     let statuses = statuses.unwrap_or_default();
-    let mut claims = vec![];
-    for (i, raw) in spec.resource_claims.into_iter().flatten().enumerate() {
-        let source = match (raw.resource_claim_name, raw.resource_claim_template_name) {
+    let claim = |raw: RawClaim<'_>| PodClaim {
+        name: raw.name.into(),
+        source: match (raw.resource_claim_name, raw.resource_claim_template_name) {
             (Some(name), None) => PodClaimSource::Claim(name.into()),
             (None, Some(name)) => PodClaimSource::Template(name.into()),
-            _ => {
-                return Err(ConvertError::at(
-                    &format!("spec.resourceClaims[{i}]"),
-                    "needs either resourceClaimName or resourceClaimTemplateName; other sources are not supported",
-                ));
-            }
-        };
-        claims.push(PodClaim {
-            name: raw.name.into(),
-            source,
-            generated: statuses
-                .iter()
-                .find(|s| s.name == raw.name)
-                .map(|s| s.resource_claim_name.map(Name::from)),
-        });
-    }
+            _ => PodClaimSource::Other,
+        },
+        generated: statuses
+            .iter()
+            .find(|s| s.name == raw.name)
+            .map(|s| s.resource_claim_name.map(Name::from)),
+    };
+    let claims = spec.resource_claims.into_iter().flatten().map(claim).collect();
     let (extended_claim, mappings) = extended.map_or((None, None), |e| (e.resource_claim_name, e.request_mappings));
     let mut claimed: Vec<Name> = mappings.into_iter().flatten().map(|m| m.resource_name.into()).collect();
     claimed.sort();

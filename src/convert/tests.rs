@@ -437,13 +437,68 @@ fn what_a_pod_was_given_without_a_claim() {
 }
 
 #[test]
+fn a_claim_with_a_status_that_is_not_understood_holds_what_it_names() {
+    let claim = |status: Value| {
+        claim(&json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": {}, "status": status}))
+    };
+    let device = json!({"request": "r", "driver": "gpu.test", "pool": "n1", "device": "d0", "tolerations": 7});
+    let read = claim(json!({"allocation": {"devices": {"results": [device]}}})).unwrap();
+    let allocation = read.allocation.expect("it is allocated");
+    assert_eq!(allocation.results[0].id.to_string(), "gpu.test/n1/d0");
+    assert_eq!(
+        allocation.node_selector.as_ref().map(|s| s.terms.len()),
+        Some(0),
+        "no node will do"
+    );
+    let words = read.spec.unsupported.clone().expect("it is not given anything");
+    assert!(
+        words.contains("status.allocation.devices.results[0].tolerations"),
+        "{words}"
+    );
+
+    assert_eq!(
+        claim(json!({"reservedFor": 7, "allocation": null})).unwrap().allocation,
+        None
+    );
+    // What it holds cannot be told at all.
+    for allocation in [
+        json!(7),
+        json!({"devices": []}),
+        json!({"devices": {"results": [{"driver": "d", "pool": 1}]}}),
+    ] {
+        claim(json!({"allocation": allocation})).expect_err("unreadable");
+    }
+}
+
+#[test]
+fn parameters_that_would_not_come_out_as_they_went_in_are_not_passed_on() {
+    let deep = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    for (parameters, words) in [
+        (json!({"a": "\u{fffd}"}), Some("hold what is not read here")),
+        (deep(65), Some("are nested too deeply")),
+        (deep(64), None),
+    ] {
+        let config = json!([{"opaque": {"driver": "x.test", "parameters": parameters}}]);
+        let meta = json!({"name": "c"});
+        let claim = claim(&json!({"metadata": meta, "spec": {"devices": {"config": config}}})).unwrap();
+        let class = device_class(&json!({"metadata": meta, "spec": {"config": config}})).unwrap();
+        for said in [claim.spec.unsupported.as_deref(), class.unsupported.as_deref()] {
+            let expected = words.map(|w| format!("its parameters for x.test {w}"));
+            assert!(said.is_some() == expected.is_some(), "{said:?}");
+            assert!(
+                said.unwrap_or("").starts_with(&expected.unwrap_or_default()),
+                "{said:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_bad_object_says_where() {
     for (value, words) in [
         (
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec":
-                {"resourceClaims": [{"name": "g", "podGroupResourceClaim": "x"}]}}),
-            "Pod default/p: spec.resourceClaims[0]: needs either resourceClaimName or resourceClaimTemplateName; \
-             other sources are not supported",
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}),
+            "Pod default/p: spec: missing",
         ),
         (
             // What YAML 1.1 makes of an unquoted `on`; kubectl refuses it too.

@@ -14,10 +14,11 @@ mod power;
 mod reserve;
 mod settle;
 mod shares;
+mod unread;
 mod usage;
 mod wiring;
 
-pub use crate::convert::{Key, Kind, Object};
+pub use crate::convert::{Key, Kind, Object, Unreadable};
 pub use crate::snapshot::HoldId;
 pub use hold::{HoldEnd, MOST_HOLDS};
 pub use reserve::{Conflict, Reservation, ReservationId, ReservedClaim};
@@ -33,7 +34,7 @@ use crate::topology::Shape;
 #[derive(Clone, Debug)]
 pub enum Change {
     Upsert(Object),
-    /// Deleted, or no longer readable.
+    /// Deleted.
     Remove(Kind, Key),
     /// A complete relist: what is not in it is gone.
     Reset(Kind, Vec<Object>),
@@ -64,6 +65,7 @@ pub struct Index {
     pools: HashMap<PoolKey, pools::Record>,
     slice_pools: HashMap<Name, PoolKey>,
     taint_rules: BTreeMap<Name, TaintRule>,
+    unread: unread::Unread,
     /// Pools with devices of the node, whether or not the node is known.
     local: HashMap<Name, BTreeSet<PoolKey>>,
     /// Pools with devices that are not a single node's.
@@ -104,6 +106,7 @@ impl Index {
             pools: HashMap::new(),
             slice_pools: HashMap::new(),
             taint_rules: BTreeMap::new(),
+            unread: unread::Unread::default(),
             local: HashMap::new(),
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),

@@ -15,14 +15,15 @@ impl Index {
             Change::Upsert(Object::Claim(claim)) => {
                 let old = self.snapshot.claims.get(&claim.key);
                 if old.is_none_or(|old| !is_older(&claim, old)) {
-                    self.upsert_claim(claim);
+                    self.upsert(Object::Claim(claim));
                 }
             }
             Change::Upsert(object) => self.upsert(object),
             Change::Remove(kind, key) => self.remove(kind, &key),
             Change::Reset(kind, objects) => {
                 let listed: HashSet<Key> = objects.iter().map(Object::key).collect();
-                for key in self.keys(kind) {
+                let unread = self.unread.keys(kind);
+                for key in self.keys(kind).into_iter().chain(unread) {
                     if !listed.contains(&key) {
                         self.remove(kind, &key);
                     }
@@ -35,6 +36,9 @@ impl Index {
     }
 
     fn upsert(&mut self, object: Object) {
+        if !matches!(object, Object::Unreadable(_)) {
+            self.read_again(object.kind(), &object.key());
+        }
         let snapshot = &mut self.snapshot;
         let changed = match object {
             Object::Node(node) => return self.upsert_node(node),
@@ -53,11 +57,13 @@ impl Index {
             }
             Object::TaintRule(rule) => return self.set_taint_rule(&rule.name.clone(), Some(rule)),
             Object::RuntimeClass(name) => snapshot.runtime_classes.insert(name, ()).is_none(),
+            Object::Unreadable(object) => return self.set_unread(object),
         };
         self.changed |= changed;
     }
 
-    fn remove(&mut self, kind: Kind, key: &Key) {
+    pub(super) fn remove(&mut self, kind: Kind, key: &Key) {
+        self.read_again(kind, key);
         let snapshot = &mut self.snapshot;
         let changed = match kind {
             Kind::Node => return self.remove_node(&key.name),

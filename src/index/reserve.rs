@@ -196,6 +196,11 @@ impl Index {
 
     /// Whether all of it is there to be had if these holds were gone.
     pub(super) fn takeable(&self, wanted: &Reservation, lifted: &BTreeSet<HoldId>) -> Result<(), String> {
+        if !wanted.claims.is_empty()
+            && let Some(words) = self.unread.words()
+        {
+            return Err(words);
+        }
         let mut scratch: BTreeMap<PoolKey, PoolState> = BTreeMap::new();
         for (i, claim) in wanted.claims.iter().enumerate() {
             self.reservable(claim, &wanted.claims[..i])?;

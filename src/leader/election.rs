@@ -212,6 +212,12 @@ impl Election {
         })
     }
 
+    /// After giving it away unasked: for as long as somebody else may need to take it, it is left to them.
+    pub(super) fn stand_back(&mut self, now: At) {
+        self.unsure = true;
+        self.next = now + self.timing.lease + 3 * self.timing.retry;
+    }
+
     pub(super) fn held(&self) -> Option<Held> {
         self.held
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::election::{Act, At, Election, Timing};
@@ -18,6 +18,8 @@ use crate::model::{Name, NamespacedName};
 
 /// For giving the Lease back, and for taking the label off: a replica that ends does not wait long.
 pub(super) const LAST_CALL: Duration = Duration::from_secs(3);
+/// A leader that cannot bring its cache up to date for so many leases is none: another replica may be well.
+const HOPELESS: u32 = 3;
 /// Tries to give it back: one of our own renewals may have been on its way.
 const LAST_CALLS: usize = 2;
 
@@ -79,7 +81,7 @@ async fn run(cluster: Arc<dyn Cluster>, settings: Settings, tx: watch::Sender<St
         () = leadership.resign.cancelled() => {}
         () = candidate.stand() => {}
     }
-    candidate.resign().await;
+    candidate.give_back().await;
     label_stop.cancel();
     // Ends by itself, within LAST_CALL.
     while side.join_next().await.is_some() {}
@@ -93,8 +95,8 @@ struct Candidate {
     start: Instant,
     tx: Arc<watch::Sender<Standing>>,
     stats: Arc<Stats>,
-    /// Brings the cache of the current term up to date.
-    proofs: JoinSet<()>,
+    /// Brings the cache of the current term up to date; false: that came to nothing.
+    proofs: JoinSet<bool>,
     /// The trouble that was logged last.
     said: String,
 }
@@ -108,7 +110,19 @@ impl Candidate {
     async fn stand(&mut self) {
         loop {
             match self.publish(|election, now| election.next(now)) {
-                Act::Wait(until) => sleep_until(self.start + until).await,
+                Act::Wait(until) => {
+                    let hopeless = tokio::select! {
+                        () = sleep_until(self.start + until) => false,
+                        Some(Ok(false)) = self.proofs.join_next() => true,
+                    };
+                    if hopeless {
+                        tracing::warn!(
+                            "elected, and cannot read claims and pods: the Lease is left to another replica"
+                        );
+                        self.give_back().await;
+                        self.publish(|election, now| election.stand_back(now));
+                    }
+                }
                 Act::Read => self.read().await,
                 Act::Write(write) => self.write(write).await,
             }
@@ -219,12 +233,7 @@ impl Candidate {
         if let Some(term) = begun {
             self.stats.gained.fetch_add(1, Ordering::Relaxed);
             tracing::info!(term, "elected: reading what the last leader wrote");
-            let prove = prove(
-                self.cluster.clone(),
-                self.tx.clone(),
-                term,
-                self.election.timing().retry,
-            );
+            let prove = prove(self.cluster.clone(), self.tx.clone(), term, self.election.timing());
             while self.proofs.try_join_next().is_some() {}
             self.proofs.spawn(prove);
         }
@@ -232,7 +241,7 @@ impl Candidate {
     }
 
     /// The fence closes first; then the next replica may begin at once.
-    async fn resign(&mut self) {
+    async fn give_back(&mut self) {
         self.proofs.abort_all();
         for _ in 0..LAST_CALLS {
             let Some(write) = self.publish(|election, _| election.resign()) else {
@@ -257,17 +266,17 @@ impl Candidate {
     }
 }
 
-/// Until the cache shows all that was written before this term: nothing may be bound.
-async fn prove(cluster: Arc<dyn Cluster>, tx: Arc<watch::Sender<Standing>>, term: u64, retry: Duration) {
+/// Until the cache shows all that was written before this term: nothing may be bound. False: it took too long.
+async fn prove(cluster: Arc<dyn Cluster>, tx: Arc<watch::Sender<Standing>>, term: u64, timing: Timing) -> bool {
     let begun = Instant::now();
-    loop {
-        match cluster.caught_up().await {
-            Ok(()) => break,
-            Err(error) => {
-                tracing::warn!(%error, "cannot read what the last leader wrote: not binding yet");
-                sleep(retry).await;
-            }
+    let caught_up = async {
+        while let Err(error) = cluster.caught_up().await {
+            tracing::warn!(%error, "cannot read what the last leader wrote: not binding yet");
+            sleep(timing.retry).await;
         }
+    };
+    if timeout_at(begun + HOPELESS * timing.lease, caught_up).await.is_err() {
+        return false;
     }
     tx.send_if_modified(|standing| {
         let current = standing.lead.is_some_and(|l| l.term == term);
@@ -281,4 +290,5 @@ async fn prove(cluster: Arc<dyn Cluster>, tx: Arc<watch::Sender<Standing>>, term
         took_ms = begun.elapsed().as_millis() as u64,
         "leading: binds are taken"
     );
+    true
 }

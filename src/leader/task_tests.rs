@@ -318,12 +318,33 @@ async fn elected_is_not_leading_before_the_cache_is_as_new_as_the_last_write() {
     let (a, b) = two().await;
     b.api.fresh.send_replace(false);
     a.task.abort();
-    sleep(60 * S).await;
+    sleep(35 * S).await;
     assert!(b.why_not().starts_with("becoming the leader"), "{}", b.why_not());
     assert!(!b.labelled(), "nobody is sent to it yet");
     b.api.fresh.send_replace(true);
     b.leads_within(S).await;
     assert_eq!(b.leadership.stats().gained(), 1, "one term, renewed all the while");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_elected_and_cannot_read_leaves_the_lease_to_another_and_stands_again_later() {
+    let (a, b) = two().await;
+    b.api.fresh.send_replace(false);
+    a.task.abort();
+    sleep(15 * S).await;
+    assert!(b.why_not().starts_with("becoming the leader"), "{}", b.why_not());
+    let c = Replica::start("c", &b.api.store);
+    let took = c.leads_within(60 * S).await;
+    assert!(took <= 30 * S, "{took:?}");
+    sleep(60 * S).await;
+    assert!(c.leadership.leads() && c.leadership.stats().lost() == 0);
+    assert_eq!(b.why_not(), "not the leader; c is, or was until now");
+    assert_eq!((b.leadership.stats().gained(), b.leadership.stats().lost()), (1, 1));
+    // Alone it comes back to it, for as often as it takes.
+    c.task.abort();
+    sleep(60 * S).await;
+    b.api.fresh.send_replace(true);
+    b.leads_within(20 * S).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,8 @@ pub enum PodClaimSource {
     Claim(Name),
     /// `resourceClaimTemplateName`
     Template(Name),
+    /// Something that is not known here: such a pod is not placed, and what it has counts.
+    Other,
 }
 
 /// An entry of `spec.resourceClaims` joined with `status.resourceClaimStatuses`.
@@ -27,6 +29,7 @@ impl PodClaim {
         match &self.source {
             PodClaimSource::Claim(name) => Some(name),
             PodClaimSource::Template(_) => self.generated.as_ref()?.as_ref(),
+            PodClaimSource::Other => None,
         }
     }
 }

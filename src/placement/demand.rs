@@ -146,6 +146,9 @@ impl Demand {
                     ClaimDemand::Existing(claim.clone(), allocation.clone())
                 }
                 None => {
+                    if let Some(words) = &ctx.snapshot.unread {
+                        return Err(Refusal::new(Reason::Unsupported, words.clone()));
+                    }
                     let mut new = NewClaim::of(ctx, claim)?;
                     new.mean(entry);
                     ClaimDemand::New(new)
@@ -280,6 +283,10 @@ fn given(ctx: Context<'_>, claim: &Claim, pod: &Pod) -> Option<Arc<Allocation>> 
 fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<&'a Arc<Claim>>, Refusal> {
     if entry.generated == Some(None) && matches!(entry.source, PodClaimSource::Template(_)) {
         return Ok(None);
+    }
+    if entry.source == PodClaimSource::Other {
+        let words = "needs either resourceClaimName or resourceClaimTemplateName; other sources are not supported";
+        return Err(unsupported("the pod's claim", &entry.name, words));
     }
     let missing = |name: &str| Refusal::new(Reason::ClaimMissing, format!("claim {name} is not there yet"));
     let name = entry.claim_name().ok_or_else(|| missing(&entry.name))?;

@@ -24,6 +24,7 @@ mod faults;
 mod findings;
 mod gated;
 mod guard;
+mod odd_objects;
 mod partitions;
 mod pod_security;
 mod probe;

@@ -9,7 +9,7 @@ mod wiring;
 
 use serde_json::json;
 use support::*;
-use wattlane::index::{Change, Index, Key, Kind, Reservation, ReservationId, ReservedClaim};
+use wattlane::index::{Change, Index, Key, Kind, Object, Reservation, ReservationId, ReservedClaim, Unreadable};
 use wattlane::model::{DeviceResult, QualifiedName, Readiness};
 use wattlane::snapshot::{PoolHealth, Snapshot};
 
@@ -77,6 +77,71 @@ fn a_write_that_was_never_seen_frees_its_reservation_once_the_watch_is_past_it()
         assert_eq!(taken(&publish(&mut index), "n1"), Vec::<String>::new());
         reserve(&mut index, "a", vec![result("n1", "d0")]).expect("free again");
     }
+}
+
+/// To leave out what cannot be read would be to say that it holds and forbids nothing.
+#[test]
+fn nothing_is_given_while_something_cannot_be_read_that_may_hold_or_forbid() {
+    let unread = |kind, namespace: &str| {
+        let key = Key::new(namespace, "a");
+        let why = "status: odd".into();
+        Object::Unreadable(Unreadable { kind, key, why })
+    };
+    let ways: [(Kind, &str); 5] = [
+        (Kind::Claim, "ns"),
+        (Kind::Pod, "ns"),
+        (Kind::Node, ""),
+        (Kind::Class, ""),
+        (Kind::TaintRule, ""),
+    ];
+    for (kind, namespace) in ways {
+        let mut index = small();
+        upsert(&mut index, &claim("a", "u", 2, results_json(&[result("n1", "d0")])));
+        publish(&mut index);
+        index.apply(Change::Upsert(unread(kind, namespace)));
+        let snapshot = publish(&mut index);
+        let words = snapshot.unread.clone().expect("it is said");
+        assert!(
+            words.contains(kind.as_str()) && words.contains("status: odd"),
+            "{words}"
+        );
+        assert_eq!(taken(&snapshot, "n1"), ["d0"], "what was known of it stays");
+        assert_eq!(
+            reserve(&mut index, "b", vec![result("n1", "d1")]),
+            Err(words.to_string())
+        );
+        // A list that has it, still unreadable, beside what it may have besides.
+        let listed = match kind {
+            Kind::Node => vec![node("n1", json!({}))],
+            Kind::Claim => vec![claim("b", "u", 1, json!([]))],
+            _ => vec![],
+        };
+        let mut listed: Vec<_> = listed.iter().map(object).collect();
+        listed.push(unread(kind, namespace));
+        index.apply(Change::Reset(kind, listed));
+        assert!(index.publish().is_none(), "all is as it was");
+        index.apply(Change::Remove(kind, Key::new(namespace, "a")));
+        assert_eq!(publish(&mut index).unread, None);
+        reserve(&mut index, "b", vec![result("n1", "d1")]).expect("all is known again");
+    }
+}
+
+#[test]
+fn a_list_without_what_could_not_be_read_ends_the_doubt() {
+    let mut index = small();
+    let unread = |kind, name: &str| {
+        let key = Key::new("", name);
+        let why = "odd".into();
+        Change::Upsert(Object::Unreadable(Unreadable { kind, key, why }))
+    };
+    index.apply(unread(Kind::TaintRule, "rule"));
+    assert!(publish(&mut index).unread.is_some());
+    index.apply(Change::Reset(Kind::TaintRule, vec![]));
+    assert_eq!(publish(&mut index).unread, None);
+    // One that gives is taken out, and nothing else is in doubt.
+    index.apply(unread(Kind::Slice, "s"));
+    let snapshot = publish(&mut index);
+    assert_eq!((snapshot.unread.clone(), pool(&snapshot, "n1").is_none()), (None, true));
 }
 
 #[test]

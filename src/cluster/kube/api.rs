@@ -11,6 +11,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::lenient;
 use super::paths::Target;
 use crate::cluster::{WriteError, deadline};
 
@@ -180,7 +181,7 @@ fn limited(path: &str, until: Option<Instant>) -> String {
 fn meaning(status: StatusCode, answer: &[u8]) -> Result<Value, WriteError> {
     if status.is_success() {
         // Written, but the caller must know what: it has to be read back.
-        return serde_json::from_slice(answer)
+        return lenient::from_slice(answer)
             .map_err(|e| WriteError::Unknown(format!("the answer ({status}) is not JSON: {e}")));
     }
     let message = message(status, answer);

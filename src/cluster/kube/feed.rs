@@ -4,20 +4,13 @@ use kube::runtime::watcher::Event;
 
 use super::raw::Raw;
 use crate::convert;
-use crate::index::{Change, Key, Kind, Object};
-
-/// An object that could not be read.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Undecodable {
-    pub(super) key: Key,
-    pub(super) why: String,
-}
+use crate::index::{Change, Kind, Object, Unreadable};
 
 /// What one event amounts to.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) change: Option<Change>,
-    pub(super) undecodable: Option<Undecodable>,
+    pub(super) unreadable: Option<Unreadable>,
 }
 
 pub(super) struct Feed {
@@ -39,46 +32,50 @@ impl Feed {
                 Outcome::default()
             }
             Event::InitApply(raw) => {
-                let (key, read) = self.read(raw);
-                match read {
-                    Ok(object) => {
-                        self.pending.get_or_insert_default().push(object);
-                        Outcome::default()
-                    }
-                    Err(why) => Outcome {
-                        change: None,
-                        undecodable: Some(Undecodable { key, why }),
-                    },
+                let object = self.read(raw);
+                let unreadable = unreadable(&object);
+                self.pending.get_or_insert_default().push(object);
+                Outcome {
+                    change: None,
+                    unreadable,
                 }
             }
             Event::InitDone => Outcome {
                 change: self.pending.take().map(|objects| Change::Reset(self.kind, objects)),
-                undecodable: None,
+                unreadable: None,
             },
             Event::Apply(raw) => {
-                let (key, read) = self.read(raw);
-                match read {
-                    Ok(object) => Outcome {
-                        change: Some(Change::Upsert(object)),
-                        undecodable: None,
-                    },
-                    // What is known of it is out of date, and its deletion will not be readable either.
-                    Err(why) => Outcome {
-                        change: Some(Change::Remove(self.kind, key.clone())),
-                        undecodable: Some(Undecodable { key, why }),
-                    },
+                let object = self.read(raw);
+                let unreadable = unreadable(&object);
+                Outcome {
+                    change: Some(Change::Upsert(object)),
+                    unreadable,
                 }
             }
             Event::Delete(raw) => Outcome {
                 change: Some(Change::Remove(self.kind, raw.key())),
-                undecodable: None,
+                unreadable: None,
             },
         }
     }
 
-    fn read(&self, raw: Raw) -> (Key, Result<Object, String>) {
+    /// One that cannot be read is handed on as that, never left out: what is not there is free.
+    fn read(&self, raw: Raw) -> Object {
         let key = raw.key();
-        let read = convert::of_kind(self.kind, &raw.into_doc()).map_err(|e| e.without_object());
-        (key, read)
+        convert::of_kind(self.kind, &raw.into_doc()).unwrap_or_else(|error| {
+            let why = error.without_object().into();
+            Object::Unreadable(Unreadable {
+                kind: self.kind,
+                key,
+                why,
+            })
+        })
+    }
+}
+
+fn unreadable(object: &Object) -> Option<Unreadable> {
+    match object {
+        Object::Unreadable(unreadable) => Some(unreadable.clone()),
+        _ => None,
     }
 }

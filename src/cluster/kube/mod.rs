@@ -8,9 +8,11 @@ mod body_tests;
 mod claims;
 #[cfg(test)]
 mod claims_tests;
+mod client;
 mod events;
 mod feed;
 mod lease;
+mod lenient;
 mod paths;
 mod raw;
 mod relist;
@@ -27,7 +29,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use http::header::{HeaderValue, USER_AGENT};
-use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -75,9 +76,7 @@ impl KubeCluster {
         config.default_retry = false;
         let agent = concat!("wattlane/", env!("CARGO_PKG_VERSION"));
         config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
-        let client = ClientBuilder::try_from(config.clone())
-            .context("cannot set up the client for the Kubernetes API")?
-            .build();
+        let client = client::of(config.clone()).context("cannot set up the client for the Kubernetes API")?;
         Ok(Self {
             config,
             api: Api::new(client, CALL_DEADLINE),
@@ -192,8 +191,7 @@ impl Cluster for KubeCluster {
     }
 
     async fn caught_up(&self) -> Result<(), WriteError> {
-        self.relists.caught_up().await;
-        Ok(())
+        self.relists.caught_up().await
     }
 
     async fn label_leader(&self, pod: &NamespacedName, leader: bool) -> Result<(), WriteError> {

@@ -1,5 +1,6 @@
-//! A watched object as plain JSON, with just enough metadata read for kube-runtime. Reading one never fails: a list
-//! is lost as a whole if one of its objects does not decode, so decoding is left to `convert`, one object at a time.
+//! A watched object as plain JSON, with just enough metadata read for kube-runtime. Reading one never fails, whatever
+//! is in it: a list is lost as a whole if one of its objects does not decode, and an event with all that it said. So each
+//! is taken as text first and read by itself (`lenient`); decoding is left to `convert`, one object at a time.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,15 +9,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::lenient;
 use crate::index::Key;
 use crate::model::NamespacedName;
 
 #[derive(Clone, Debug)]
 pub(super) struct Raw {
     meta: ObjectMeta,
-    doc: Map<String, Value>,
+    /// Null: it is no object.
+    doc: Value,
 }
 
 impl Raw {
@@ -27,13 +31,14 @@ impl Raw {
 
     /// The whole object. Items of a list have no apiVersion and kind of their own.
     pub(super) fn into_doc(self) -> Value {
-        Value::Object(self.doc)
+        self.doc
     }
 }
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let doc = deserializer.deserialize_map(Fields { metadata: false })?;
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let doc = lenient::from_str(raw.get()).map_or(Value::Null, |Document(doc)| doc);
         let text = |key: &str| {
             let value = doc.get("metadata")?.get(key)?.as_str()?;
             Some(value.to_owned())
@@ -46,6 +51,14 @@ impl<'de> Deserialize<'de> for Raw {
             ..ObjectMeta::default()
         };
         Ok(Self { meta, doc })
+    }
+}
+
+struct Document(Value);
+
+impl<'de> Deserialize<'de> for Document {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Fields { metadata: false }.deserialize(deserializer).map(Self)
     }
 }
 
@@ -149,5 +162,28 @@ mod tests {
                 "spec": {"managedFields": "of a spec stay"},
             })
         );
+    }
+
+    #[test]
+    fn one_that_nobody_can_read_costs_the_others_of_its_list_nothing() {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(200), "}".repeat(200));
+        let text = format!(
+            r#"{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"9"}},"items":[
+                {{"metadata":{{"name":"deep","uid":"u"}},"spec":{deep},"status":{{"read":true}}}},
+                {{"metadata":{{"name":"half"}},"spec":"\ud800"}}, 7,
+                {{"metadata":{{"name":"well"}}}}]}}"#
+        );
+        let list: kube::core::ObjectList<Raw> = serde_json::from_str(&text).expect("the list is read");
+        let names: Vec<_> = list.items.iter().map(|raw| raw.key().name.to_string()).collect();
+        assert_eq!(names, ["deep", "half", "", "well"]);
+        let first = list.items.into_iter().next().expect("four").into_doc();
+        assert_eq!(
+            (&first["metadata"]["uid"], &first["status"]["read"]),
+            (&json!("u"), &json!(true))
+        );
+
+        let line = format!(r#"{{"type":"MODIFIED","object":{{"metadata":{{"name":"deep"}},"spec":{deep}}}}}"#);
+        let event: kube::core::WatchEvent<Raw> = serde_json::from_str(&line).expect("the event is read");
+        assert!(matches!(event, kube::core::WatchEvent::Modified(raw) if &*raw.key().name == "deep"));
     }
 }

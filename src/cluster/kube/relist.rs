@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::cluster::WriteError;
 use crate::index::Kind;
 
 /// The kinds a leader writes to.
@@ -17,6 +18,8 @@ pub(super) struct Relist {
     wanted: watch::Sender<u64>,
     /// The newest request that a whole list, begun after it, has answered.
     done: watch::Sender<u64>,
+    /// The newest request that was tried in vain, and why.
+    failed: watch::Sender<(u64, String)>,
 }
 
 impl Relist {
@@ -24,6 +27,7 @@ impl Relist {
         Self {
             wanted: watch::Sender::new(0),
             done: watch::Sender::new(0),
+            failed: watch::Sender::new((0, String::new())),
         }
     }
 
@@ -41,19 +45,30 @@ impl Relist {
         });
     }
 
+    /// The list that was begun then came to nothing; it is tried again without being asked.
+    pub(super) fn failed(&self, begun: u64, why: String) {
+        self.failed.send_replace((begun, why));
+    }
+
     /// Returns when somebody wants a list that begins later than that.
     pub(super) async fn wanted(&self, begun: u64) {
         // The sender is in self.
         let _ = self.wanted.subscribe().wait_for(|wanted| *wanted > begun).await;
     }
 
-    async fn fresh(&self) {
+    /// Ends with the first list that begins after the call, whole or not.
+    async fn fresh(&self) -> Result<(), String> {
+        let (mut done, mut failed) = (self.done.subscribe(), self.failed.subscribe());
         let mut number = 0;
         self.wanted.send_modify(|wanted| {
             *wanted += 1;
             number = *wanted;
         });
-        let _ = self.done.subscribe().wait_for(|done| *done >= number).await;
+        tokio::select! {
+            biased;
+            _ = done.wait_for(|done| *done >= number) => Ok(()),
+            failed = failed.wait_for(|(begun, _)| *begun >= number) => Err(failed.map_or_else(|e| e.to_string(), |f| f.1.clone())),
+        }
     }
 }
 
@@ -72,11 +87,17 @@ impl Relists {
     }
 
     /// Returns when the index has lists of the kinds that leaders write, begun after this call.
-    pub(super) async fn caught_up(&self) {
+    ///
+    /// # Errors
+    /// One of them could not be listed. How long a list may take is the caller's business.
+    pub(super) async fn caught_up(&self) -> Result<(), WriteError> {
         let fresh = WRITTEN.map(|kind| {
             let relist = self.of(kind);
-            async move { relist.fresh().await }
+            async move {
+                let fresh = relist.fresh().await;
+                fresh.map_err(|why| WriteError::Unknown(format!("cannot list {}: {why}", kind.as_str())))
+            }
         });
-        futures::future::join_all(fresh).await;
+        futures::future::try_join_all(fresh).await.map(drop)
     }
 }

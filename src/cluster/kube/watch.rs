@@ -21,6 +21,7 @@ use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event, watcher};
 
 use super::feed::Feed;
+use super::lenient::Utf8;
 use super::raw::Raw;
 use super::relist::Relist;
 use super::{api, paths};
@@ -70,6 +71,8 @@ pub(super) async fn run(
     });
     let client = client(config, pulse.clone())?;
     let mut failures = 0;
+    // Lists that were taken anew for a lost event, since an event came through.
+    let mut lost = 0;
     let mut said = String::new();
     loop {
         let begun = relist.begin();
@@ -83,6 +86,7 @@ pub(super) async fn run(
                 failures += 1;
                 pulse.listed.store(false, Ordering::Relaxed);
                 pulse.status.restarted(kind);
+                relist.failed(begun, api::chain(&error));
                 complain(kind, &watcher::Error::InitialListFailed(error), &mut said);
                 pause(failures, &relist, begun).await;
                 continue;
@@ -105,6 +109,9 @@ pub(super) async fn run(
                         failures = 0;
                         said.clear();
                     }
+                    if matches!(event, Event::Apply(_) | Event::Delete(_)) {
+                        lost = 0;
+                    }
                     let complete = matches!(event, Event::InitDone);
                     apply(event, &mut feed, &pulse, &index).await?;
                     if complete {
@@ -114,9 +121,14 @@ pub(super) async fn run(
                 Err(error) => {
                     failures += 1;
                     pulse.status.restarted(kind);
+                    if matches!(error, watcher::Error::InitialListFailed(_)) {
+                        relist.failed(begun, advice(kind, &error).0);
+                    }
                     complain(kind, &error, &mut said);
-                    let wanted = pause(failures, &relist, begun).await;
-                    if wanted || gone(&error) || failures % RELIST_AFTER == 0 {
+                    let loses = loses(&error);
+                    lost += u32::from(loses);
+                    let wanted = pause(failures.max(lost), &relist, begun).await;
+                    if wanted || loses || gone(&error) || failures % RELIST_AFTER == 0 {
                         break;
                     }
                 }
@@ -160,9 +172,9 @@ async fn apply(event: Event<Raw>, feed: &mut Feed, pulse: &Pulse, index: &IndexH
     }
     let complete = matches!(event, Event::InitDone);
     let outcome = feed.take(event);
-    if let Some(bad) = outcome.undecodable {
+    if let Some(bad) = outcome.unreadable {
         pulse.status.undecodable(pulse.kind);
-        tracing::warn!(kind = pulse.kind.as_str(), object = %bad.key, why = bad.why, "object cannot be read: ignored");
+        tracing::warn!(kind = pulse.kind.as_str(), object = %bad.key, why = &*bad.why, "object cannot be read");
     }
     if let Some(change) = outcome.change {
         index.change(change).await?;
@@ -176,7 +188,8 @@ async fn apply(event: Event<Raw>, feed: &mut Feed, pulse: &Pulse, index: &IndexH
     Ok(())
 }
 
-/// A client whose every successful answer, and every piece of its body, beats the pulse.
+/// A client whose every successful answer, and every piece of its body, beats the pulse. What it answers is UTF-8: the
+/// API server passes on what is not, and kube would drop the list or the watch around it.
 fn client(mut config: kube::Config, pulse: Arc<Pulse>) -> anyhow::Result<kube::Client> {
     // A stuck list or an answer that never begins has no other end: the watcher's own limit covers only events.
     config.read_timeout = Some(Duration::from_secs(u64::from(WATCH_SECONDS) + 15));
@@ -188,11 +201,12 @@ fn client(mut config: kube::Config, pulse: Arc<Pulse>) -> anyhow::Result<kube::C
             pulse.beat();
         }
         response.map(|body| {
+            let mut utf8 = Utf8::default();
             body.map_frame(move |frame| {
                 if good {
                     pulse.beat();
                 }
-                frame
+                frame.map_data(|data| utf8.take(data))
             })
         })
     });
@@ -215,7 +229,15 @@ pub(super) fn advice(kind: Kind, error: &watcher::Error) -> (String, String) {
     let resource = paths::resource(kind);
     // The API's own words, where there are any: the client's text repeats them with all their fields.
     let said = answer(error);
-    let what = said.map_or_else(|| api::chain(error), |s| format!("{} ({})", s.message, s.code));
+    let what = match said {
+        // What kube makes of a line that is neither an event nor a status: a status without content.
+        Some(s) if s.code == 0 && s.message.is_empty() => {
+            "a line of the watch is neither an event nor a status".to_owned()
+        }
+        Some(s) => format!("{} ({})", s.message, s.code),
+        None if loses(error) => format!("an event could not be decoded: {}", api::chain(error)),
+        None => api::chain(error),
+    };
     let advice = match said.map(|s| s.code) {
         Some(403) => format!(
             "grant get, list and watch on {} in API group {:?} to this ServiceAccount: apply manifests/base/rbac.yaml",
@@ -229,6 +251,7 @@ pub(super) fn advice(kind: Kind, error: &watcher::Error) -> (String, String) {
             resource.api_version, resource.plural, resource.api_version
         ),
         Some(410) => "the place in the watch is too old: listing again".to_owned(),
+        _ if loses(error) => "what it said is not known: listing again".to_owned(),
         _ => "trying again".to_owned(),
     };
     (what, advice)
@@ -248,6 +271,17 @@ fn answer(error: &watcher::Error) -> Option<&kube::core::Status> {
 /// The watcher relists by itself when an event says 410, but not when the start of a watch does.
 fn gone(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(_)) && answer(error).is_some_and(|s| s.code == 410)
+}
+
+/// Whether an event came that nobody read. The watch would go on behind it, and what it said never be known: only a
+/// connection that broke is taken up again where it ended.
+fn loses(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchFailed(kube::Error::ReadEvents(e)) => e.kind() == std::io::ErrorKind::InvalidData,
+        watcher::Error::WatchFailed(kube::Error::HyperError(_) | kube::Error::Service(_)) => false,
+        watcher::Error::WatchFailed(_) => true,
+        _ => false,
+    }
 }
 
 /// Waits before the next try; true: cut short by somebody who wants a list and has just written to this API server, so

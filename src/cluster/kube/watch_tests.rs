@@ -61,22 +61,26 @@ fn a_relist_is_handed_over_whole_and_only_when_complete() {
 }
 
 #[test]
-fn what_cannot_be_read_is_evicted_and_named_and_breaks_nothing_else() {
+fn what_cannot_be_read_is_handed_on_as_that_and_breaks_nothing_else() {
     let mut feed = Feed::new(Kind::Slice);
     feed.take(Event::Init);
     let listed = feed.take(Event::InitApply(broken()));
     assert_eq!(
-        listed.undecodable.map(|u| u.key),
+        listed.unreadable.map(|u| u.key),
         Some(NamespacedName::new("", "broken"))
     );
-    assert!(matches!(feed.take(Event::InitDone).change, Some(Change::Reset(Kind::Slice, o)) if o.is_empty()));
+    let unreadable = |o: &Object| matches!(o, Object::Unreadable(u) if u.kind == Kind::Slice);
+    match feed.take(Event::InitDone).change {
+        Some(Change::Reset(Kind::Slice, objects)) => assert!(objects.iter().all(unreadable) && objects.len() == 1),
+        other => panic!("{other:?}"),
+    }
     let changed = feed.take(Event::Apply(broken()));
-    assert!(changed.undecodable.is_some_and(|u| !u.why.is_empty()));
-    assert_eq!(names(changed.change), ["-broken"]);
+    assert!(changed.unreadable.is_some_and(|u| !u.why.is_empty()));
+    assert!(matches!(changed.change, Some(Change::Upsert(o)) if unreadable(&o)));
     // Its deletion needs no decoding.
     let deleted = feed.take(Event::Delete(broken()));
     assert_eq!(
-        (deleted.undecodable, names(deleted.change)),
+        (deleted.unreadable, names(deleted.change)),
         (None, vec!["-broken".to_owned()])
     );
 }
@@ -95,6 +99,14 @@ fn an_error_says_what_to_do() {
         failed(403).1.contains("resourceclaimtemplates") && failed(403).1.contains("rbac.yaml"),
         "{:?}",
         failed(403)
+    );
+    let lost = |error| watch::advice(Kind::Claim, &watcher::Error::WatchFailed(error));
+    let json = serde_json::from_str::<Value>("x").expect_err("no JSON");
+    assert!(lost(kube::Error::SerdeError(json)).0.contains("could not be decoded: "));
+    let empty = lost(kube::Error::Api(kube::core::Status::default().boxed()));
+    assert!(
+        empty.0.contains("neither an event nor a status") && empty.1.contains("listing again"),
+        "{empty:?}"
     );
     assert!(
         failed(404).1.contains("resource.k8s.io/v1") && failed(404).1.contains("1.34"),
@@ -137,7 +149,7 @@ fn whole(status: u16, body: &Value) -> Answer {
 }
 
 /// An API server of one kind: the first list is refused, the second works; lines sent to `lines` go out on the watch.
-async fn serve(lines: mpsc::UnboundedReceiver<Value>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+async fn serve(lines: mpsc::UnboundedReceiver<Bytes>) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let requests = Arc::new(Mutex::new(vec![]));
@@ -157,7 +169,7 @@ async fn serve(lines: mpsc::UnboundedReceiver<Value>) -> (SocketAddr, Arc<Mutex<
                 Some(lines) => {
                     let frames = futures::stream::unfold(lines, |mut lines| async move {
                         let line = lines.recv().await?;
-                        Some((Ok(Frame::data(Bytes::from(format!("{line}\n")))), lines))
+                        Some((Ok(Frame::data(line)), lines))
                     });
                     http::Response::new(BodyExt::boxed(StreamBody::new(frames)))
                 }
@@ -188,10 +200,12 @@ async fn serve(lines: mpsc::UnboundedReceiver<Value>) -> (SocketAddr, Arc<Mutex<
     (address, requests)
 }
 
-#[tokio::test]
-async fn a_refused_list_is_tried_again_and_bookmarks_are_signs_of_life() {
-    let (lines, rx) = mpsc::unbounded_channel();
-    let (address, requests) = serve(rx).await;
+/// One line of a watch. The type comes first, as from an API server: what follows is then read as it comes.
+fn line(of: &str, object: &Value) -> Bytes {
+    format!("{{\"type\":\"{of}\",\"object\":{object}}}\n").into()
+}
+
+fn config(address: SocketAddr) -> kube::Config {
     let mut config = kube::Config::new(format!("http://{address}").parse().expect("a URL"));
     config.default_retry = false;
     config.headers.push((
@@ -200,11 +214,55 @@ async fn a_refused_list_is_tried_again_and_bookmarks_are_signs_of_life() {
     ));
     // As connect does: the client wants one even where there is no TLS.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    config
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_of_a_watch_loses_no_more_than_it_must() {
+    let (lines, rx) = mpsc::unbounded_channel();
+    let (address, _) = serve(rx).await;
+    let (tx, mut messages) = mpsc::channel(16);
+    let running = tokio::spawn(watch::run(
+        Kind::Namespace,
+        config(address),
+        IndexHandle { tx },
+        Arc::new(Signs(mpsc::unbounded_channel().0)),
+        Relists::default().of(Kind::Namespace),
+    ));
+    let mut change = async || loop {
+        match messages.recv().await.expect("the watch runs") {
+            Message::Change(change) => return change,
+            Message::Flush(done) => done.send(()).expect("somebody waits"),
+            _ => panic!("a watch only tells of changes"),
+        }
+    };
+    assert!(matches!(change().await, Change::Reset(Kind::Namespace, o) if o.len() == 1));
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(200), "}".repeat(200));
+    let head = r#"{"type":"MODIFIED","object":{"metadata":{"name":"b","resourceVersion":"7"},"odd":"#;
+    for odd in [deep.as_bytes(), br#""\ud800""#, &[b'"', 0xff, b'"'], b"1e999"] {
+        let line = [head.as_bytes(), odd, b"}}\n"].concat();
+        // In the middle of what may be a character.
+        let (begun, rest) = line.split_at(head.len() + 2);
+        for part in [begun, rest] {
+            lines.send(Bytes::copy_from_slice(part)).expect("the watch listens");
+        }
+        assert_eq!(names(Some(change().await)), ["+b"]);
+    }
+    // What it said will never be known otherwise.
+    lines.send(line("ODD", &json!({}))).expect("the watch listens");
+    assert!(matches!(change().await, Change::Reset(Kind::Namespace, o) if o.len() == 1));
+    running.abort();
+}
+
+#[tokio::test]
+async fn a_refused_list_is_tried_again_and_bookmarks_are_signs_of_life() {
+    let (lines, rx) = mpsc::unbounded_channel();
+    let (address, requests) = serve(rx).await;
     let (tx, mut messages) = mpsc::channel(16);
     let (signs_tx, mut signs) = mpsc::unbounded_channel();
     let running = tokio::spawn(watch::run(
         Kind::Namespace,
-        config,
+        config(address),
         IndexHandle { tx },
         Arc::new(Signs(signs_tx)),
         Relists::default().of(Kind::Namespace),
@@ -230,17 +288,17 @@ async fn a_refused_list_is_tried_again_and_bookmarks_are_signs_of_life() {
     {
         tokio::task::yield_now().await;
     }
-    lines
-        .send(json!({"type": "ADDED", "object": namespace("b")}))
-        .expect("the watch listens");
+    lines.send(line("ADDED", &namespace("b"))).expect("the watch listens");
     match messages.recv().await {
         Some(Message::Change(Change::Upsert(Object::Namespace(n)))) => assert_eq!(&*n.name, "b"),
         _ => panic!("the event arrives"),
     }
     while signs.try_recv().is_ok() {}
     lines
-        .send(json!({"type": "BOOKMARK", "object":
-            {"kind": "Namespace", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}}}))
+        .send(line(
+            "BOOKMARK",
+            &json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}}),
+        ))
         .expect("the watch listens");
     assert_eq!(
         signs.recv().await,
@@ -276,4 +334,25 @@ async fn who_wants_a_list_does_not_wait_for_a_watch_that_waits() {
     );
     assert!(cut && start.elapsed() < Duration::from_millis(10));
     assert!(!watch::pause(9, &relist, relist.begin()).await, "the wish is known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_ends_the_wait_for_it_and_an_older_one_does_not() {
+    let relists = Relists::default();
+    let (claims, pods) = (relists.of(Kind::Claim), relists.of(Kind::Pod));
+    claims.failed(claims.begin(), "old".to_owned());
+    let (caught_up, ()) = tokio::join!(relists.caught_up(), async {
+        claims.failed(claims.begin() - 1, "older".to_owned());
+        pods.listed(pods.begin());
+        tokio::task::yield_now().await;
+        claims.failed(claims.begin(), "no".to_owned());
+    });
+    let error = caught_up.expect_err("claims are not listed").to_string();
+    assert!(error.contains("cannot list ResourceClaim: no"), "{error}");
+    let (caught_up, ()) = tokio::join!(relists.caught_up(), async {
+        for relist in [&claims, &pods] {
+            relist.listed(relist.begin());
+        }
+    });
+    assert_eq!(caught_up, Ok(()));
 }

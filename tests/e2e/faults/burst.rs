@@ -75,6 +75,16 @@ impl Burst {
         Ok(bound)
     }
 
+    /// Of the bound pods, as the log of a bind has them: whole, `pod-1` is the beginning of others.
+    pub(super) async fn names(&self) -> Result<Vec<String>> {
+        let all = self.pods.list(&ListParams::default()).await?.items;
+        let bound = all
+            .into_iter()
+            .filter(|p| p.spec.as_ref().is_some_and(|s| s.node_name.is_some()));
+        let names = bound.filter_map(|p| p.metadata.name);
+        Ok(names.map(|name| format!("pod={NAMESPACE}/{name} ")).collect())
+    }
+
     pub(super) async fn reaches(&mut self, cluster: &mut Cluster, count: usize) -> Result<()> {
         until(&format!("{count} bound pods"), LONG, async || {
             cluster.all_alive()?;

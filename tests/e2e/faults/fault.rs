@@ -9,7 +9,9 @@ use crate::cluster::Cluster;
 use crate::replicas::{self, other};
 use crate::wait::{SOON, until};
 
-/// `leaseDurationSeconds`, and how much later than its writer the others may see a renewal.
+/// `leaseDurationSeconds`.
+const DURATION: Duration = Duration::from_secs(10);
+/// And how much later than its writer the others may see a renewal.
 const LEASE: Duration = Duration::from_secs(10 + 1);
 /// `podMaxBackoffSeconds` of manifests/base.
 const BACKOFF: Duration = Duration::from_secs(2);
@@ -18,8 +20,11 @@ const CALL: Duration = Duration::from_secs(6);
 /// After the API server is there again: a leader that could not renew for 6 s has lost its term, and nobody begins one
 /// before the lease is over; then the next look.
 const REST_OF_LEASE: Duration = Duration::from_secs(10 - 6 + 1);
-/// For the work itself on two cores that others use as well; the limits are about waits, not about speed.
-const MARGIN: Duration = Duration::from_secs(8);
+/// For the work itself on two cores that others use as well; the limits are about waits, not about speed. What of the
+/// waits is the election's alone is judged by the Lease's own times (`taken_over`), with less.
+const MARGIN: Duration = Duration::from_secs(5);
+/// From when the Lease may be taken until it says so: a read and a write.
+const TAKING: Duration = Duration::from_secs(2);
 const AWAY: Duration = Duration::from_secs(25);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,8 +76,8 @@ impl Fault {
         match self {
             Self::LeaderKilled => {
                 cluster.kill(leader)?;
-                let last = replicas::lease(cluster.client()).await?;
                 in_the_middle(burst, wanted).await?;
+                let last = replicas::lease(cluster.client()).await?;
                 burst.reaches(cluster, wanted).await?;
                 taken_over(&last, &replicas::lease(cluster.client()).await?)?;
                 cluster.revive_replica(leader).await?;
@@ -87,6 +92,7 @@ impl Fault {
                 cluster.freeze(leader)?;
                 let before = cluster.log(leader)?.len();
                 in_the_middle(burst, wanted).await?;
+                let last = replicas::lease(cluster.client()).await?;
                 // What it had sent before may still be executed; what comes after this is the other's.
                 until("the other to lead", SOON, async || {
                     burst.look().await?;
@@ -96,13 +102,19 @@ impl Fault {
                 })
                 .await?;
                 burst.reaches(cluster, (burst.bound + 1).min(wanted)).await?;
+                taken_over(&last, &replicas::lease(cluster.client()).await?)?;
+                // Of those it may still say that they are bound: it reads answers from before it was stopped.
+                let known = burst.names().await?;
                 cluster.thaw(leader)?;
                 burst.reaches(cluster, wanted).await?;
                 until("the old leader to know that it is none", LEASE, async || {
                     let said = cluster.log(leader)?;
                     let since = said.get(before..).context("a log that shrank")?;
                     ensure!(since.contains("no longer the leader"), "it said: {since}");
-                    ensure!(!since.contains("binding: bound"), "it bound after its term: {since}");
+                    let bound = since.lines().filter(|line| line.contains("binding: bound"));
+                    let mut late = bound.filter(|line| !known.iter().any(|name| line.contains(name)));
+                    let late = late.next();
+                    ensure!(late.is_none(), "it bound after its term: {late:?}");
                     Ok(())
                 })
                 .await?;
@@ -110,7 +122,9 @@ impl Fault {
             Self::LeaderHangs => {
                 cluster.freeze(leader)?;
                 in_the_middle(burst, wanted).await?;
+                let last = replicas::lease(cluster.client()).await?;
                 burst.reaches(cluster, wanted).await?;
+                taken_over(&last, &replicas::lease(cluster.client()).await?)?;
                 cluster.kill(leader)?;
                 cluster.revive_replica(leader).await?;
             }
@@ -171,9 +185,8 @@ fn taken_over(last: &replicas::Lease, taken: &replicas::Lease) -> Result<()> {
         .as_millisecond();
     let silent = Duration::from_millis(u64::try_from(acquired - renewed).context("taken before it was renewed")?);
     eprintln!("  the Lease was taken {silent:.1?} after its last renewal");
-    let least = Duration::from_secs(6);
     ensure!(
-        least <= silent && silent <= LEASE + MARGIN,
+        DURATION <= silent && silent <= LEASE + TAKING,
         "the Lease was taken {silent:?} after its last renewal"
     );
     Ok(())
