@@ -6,6 +6,7 @@
 mod boards;
 mod hold;
 mod mask;
+mod names;
 mod plugin;
 mod pool;
 mod power;
@@ -16,6 +17,7 @@ mod wiring;
 pub use boards::{Boards, Draw};
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
+pub use names::Names;
 pub use pool::{Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
 pub use shard::{Mark, ShardMap};

@@ -154,6 +154,11 @@ impl Demand {
         self.claims.is_empty() && self.extended.is_empty()
     }
 
+    /// Some of them are for a device plugin, or for nobody: `admit` looks at them.
+    pub(super) fn asks_for_extended(&self) -> bool {
+        !self.extended.is_empty()
+    }
+
     /// What can be said about a node without looking at its devices.
     pub(super) fn admit(&self, ctx: Context<'_>, node: &NodeEntry) -> Result<(), Refusal> {
         for (name, mapped) in &self.extended {

@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use super::handlers::{Asked, Handlers};
-use super::turns::Turn;
+use super::turns::Pace;
 use crate::binding::{self, GiveBack};
 use crate::index::Reservation;
 use crate::metrics::GivenBack;
 use crate::model::{Name, Pod};
 use crate::placement::{self, Context, Demand};
+use crate::wire::{NodeName, Verdicts};
 
 /// How long an answer waits for its hold. Without one it is as good; only the bind may meet a conflict.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -23,20 +24,21 @@ pub(super) fn wanted(context: Context<'_>, demand: &Demand, pod: &Pod, node: &st
 
 /// Where nothing but holds is in the way, the words say so: it passes by itself.
 pub(super) async fn say_held(
-    turn: &mut Turn<'_>,
+    pace: &mut Pace,
     context: Context<'_>,
     demand: &Demand,
-    nodes: impl Iterator<Item = (&str, &mut Option<Name>)>,
+    nodes: &[NodeName<'_>],
+    verdicts: &mut Verdicts,
 ) {
     let Some(free) = context.snapshot.without_holds() else {
         return;
     };
     let words = Name::from(placement::HELD);
-    for (name, verdict) in nodes {
-        if placement::only_held(context, &free, demand, name) {
-            *verdict = Some(words.clone());
+    for (at, name) in nodes.iter().enumerate() {
+        if placement::only_held(context, &free, demand, name.as_str()) {
+            verdicts.replace(at, &words);
         }
-        turn.step().await;
+        pace.step().await;
     }
 }
 

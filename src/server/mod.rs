@@ -8,6 +8,7 @@ mod accept;
 pub mod admin;
 mod body;
 mod deadline;
+mod desk;
 pub mod handlers;
 mod holds;
 mod limits;
@@ -21,6 +22,6 @@ mod verbs;
 
 pub use accept::Server;
 pub use limits::Limits;
-pub use service::{BindFailure, Failure, Service, Verdicts};
+pub use service::{BindFailure, Failure, Service};
 pub use tls::{Material, Reloaded, Tls, TlsOptions};
 pub use turns::Turns;
