@@ -1,13 +1,16 @@
 //! Certificates: makes a small authority and the pairs it signs (ECDSA P-256), and reads what certificates say.
 //! Knows nothing of files or of where a pair is used. `keyring` is the content of the Secret of `serve --tls-secret`,
-//! `rotation` what becomes of it in time, `client` the Secret of its client, `trust` what a client makes of a certificate.
+//! `rotation` what becomes of it in time, `client` the Secret of its client, `trust` what a client makes of a certificate,
+//! `ours` which CAs we made.
 
 pub mod client;
+mod facts;
 pub mod keyring;
+mod ours;
 pub mod rotation;
+mod token;
 pub mod trust;
 
-use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
@@ -15,9 +18,9 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use x509_parser::extensions::GeneralName;
+
+pub use facts::Facts;
+pub use token::Token;
 
 /// Seconds.
 pub const DAY: i64 = 86_400;
@@ -55,16 +58,8 @@ impl Authority {
     /// Valid for `life` seconds from `now` (seconds since the epoch).
     pub fn made_at(now: i64, life: i64) -> anyhow::Result<Self> {
         let key = KeyPair::generate().context("cannot make a key")?;
-        // The name carries some of the key: two authorities of ours in one trust bundle are told apart by it.
-        let id: String = key
-            .public_key_raw()
-            .iter()
-            .rev()
-            .take(4)
-            .map(|b| format!("{b:02x}"))
-            .collect();
         let mut params = CertificateParams::default();
-        params.distinguished_name = common_name(&format!("wattlane CA {id}"));
+        params.distinguished_name = common_name(&ours::name(key.public_key_raw()));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         validity(&mut params, now, now + life);
@@ -201,66 +196,10 @@ pub fn now() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// What a certificate says about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// Seconds since the epoch.
-    pub not_before: i64,
-    /// Seconds since the epoch.
-    pub not_after: i64,
-    /// Common name first (where there is one), then the DNS names.
-    pub names: Vec<String>,
-    /// IP addresses it is for.
-    pub addresses: Vec<IpAddr>,
-    pub is_ca: bool,
-    /// The bits of the public key.
-    pub public_key: Vec<u8>,
-}
-
-impl Facts {
-    /// Of the first certificate in a PEM text.
-    pub fn of_pem(pem: &[u8]) -> anyhow::Result<Self> {
-        Self::of(&CertificateDer::from_pem_slice(pem).context("no certificate in this PEM text")?)
-    }
-
-    pub fn of(der: &CertificateDer<'_>) -> anyhow::Result<Self> {
-        let (_, cert) = x509_parser::parse_x509_certificate(der).context("not an X.509 certificate")?;
-        let common = cert.subject().iter_common_name().filter_map(|n| n.as_str().ok());
-        let alternative = cert.subject_alternative_name().ok().flatten();
-        let alternatives = || alternative.iter().flat_map(|san| &san.value.general_names);
-        let dns = alternatives().filter_map(|name| match name {
-            GeneralName::DNSName(name) => Some(*name),
-            _ => None,
-        });
-        let addresses = alternatives().filter_map(|name| match name {
-            GeneralName::IPAddress(bytes) => address(bytes),
-            _ => None,
-        });
-        Ok(Self {
-            not_before: cert.validity().not_before.timestamp(),
-            not_after: cert.validity().not_after.timestamp(),
-            addresses: addresses.collect(),
-            names: common.chain(dns).map(str::to_owned).collect(),
-            is_ca: cert.is_ca(),
-            public_key: cert.public_key().subject_public_key.data.to_vec(),
-        })
-    }
-}
-
-impl Facts {
-    /// When one of ours was made.
-    pub fn made(&self) -> i64 {
-        self.not_before + BACKDATED
-    }
-}
-
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[test]

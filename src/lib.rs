@@ -13,6 +13,7 @@ pub mod keeper;
 pub mod leader;
 pub mod metrics;
 pub mod model;
+pub mod partition;
 pub mod placement;
 pub mod policy;
 pub mod publish;

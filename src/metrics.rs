@@ -16,7 +16,7 @@ use prometheus::{
 use crate::index::{HoldEnd, Kind};
 use crate::model::Reason;
 
-pub use labels::{Admitted, Bound, GivenBack, Outcome, Port, Verb};
+pub use labels::{Admitted, Bound, GivenBack, Outcome, PolicyLoad, Port, Verb};
 pub use readiness::{Readiness, Unready};
 
 type Sampler = Box<dyn Fn(&Metrics) + Send>;
@@ -32,6 +32,10 @@ pub struct Metrics {
     searches_cut: IntCounterVec,
     binds: IntCounterVec,
     admissions: IntCounterVec,
+    policy_loads: IntCounterVec,
+    policy_wrong: IntGauge,
+    policy_hash: IntGauge,
+    policy_since: IntGauge,
     pub snapshot_version: IntGauge,
     /// Seconds since a watch last showed a sign of life, the stalest of them.
     pub cache_age: prometheus::Gauge,
@@ -60,6 +64,7 @@ pub struct Metrics {
     pub tls_ca_not_after: IntGauge,
     /// From when on an announced CA signs, seconds since the epoch; 0: none is announced.
     pub tls_ca_switch: IntGauge,
+    pub admission_closed: IntGauge,
     pub handshake_failures: IntCounter,
     pub connections: IntGauge,
     pub connections_total: IntCounter,
@@ -132,6 +137,27 @@ impl Metrics {
                 "wattlane_admissions_total",
                 "Admission reviews by what was done.",
                 &["outcome"],
+            )?,
+            policy_loads: counters(
+                r,
+                "wattlane_policy_loads_total",
+                "Policies that were read from the file, at the start and when it changed, by how that ended.",
+                &["outcome"],
+            )?,
+            policy_wrong: gauge(
+                r,
+                "wattlane_policy_load_failed",
+                "1 while the policy in the file is refused or unreadable, and an older one is in force.",
+            )?,
+            policy_hash: gauge(
+                r,
+                "wattlane_policy_hash",
+                "Of the text of the policy in force: replicas with different numbers have different policies.",
+            )?,
+            policy_since: gauge(
+                r,
+                "wattlane_policy_load_timestamp_seconds",
+                "When the policy in force was taken.",
             )?,
             snapshot_version: gauge(
                 r,
@@ -254,6 +280,11 @@ impl Metrics {
                 "wattlane_tls_ca_switch_timestamp_seconds",
                 "From when on an announced CA signs; 0 while none is announced.",
             )?,
+            admission_closed: gauge(
+                r,
+                "wattlane_admission_closed",
+                "1 while admission is asked by the token in its path only.",
+            )?,
             handshake_failures: counter(
                 r,
                 "wattlane_tls_handshake_failures_total",
@@ -321,6 +352,9 @@ impl Metrics {
             self.watch_restarts.with_label_values(&[kind.as_str()]);
             self.watch_undecodable.with_label_values(&[kind.as_str()]);
             self.watch_alive.with_label_values(&[kind.as_str()]);
+        }
+        for load in PolicyLoad::ALL {
+            self.policy_loads.with_label_values(&[load.as_str()]);
         }
         for end in HoldEnd::ALL {
             self.holds_ended.with_label_values(&[end.as_str()]);

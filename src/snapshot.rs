@@ -4,6 +4,8 @@
 //! working copy and publishes clones. No reader ever needs a lock.
 
 mod boards;
+mod cuts;
+mod fits;
 mod hold;
 mod mask;
 mod names;
@@ -15,6 +17,7 @@ mod usage;
 mod wiring;
 
 pub use boards::{Boards, Draw};
+pub use cuts::{Card, Cuts};
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
 pub use names::Names;

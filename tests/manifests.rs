@@ -76,8 +76,9 @@ fn what_wattlane_keeps_it_may_read_and_write_and_nothing_else_of_the_kind() {
     let rule = json!([{"apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
         "resourceNames": [hook["metadata"]["name"]], "verbs": ["get", "patch"]}]);
     assert_eq!(one(&certs, "ClusterRole", "wattlane-ca-bundle")["rules"], rule);
-    // Applying the manifest again must not take the bundle away.
-    assert!(hook["webhooks"][0]["clientConfig"]["caBundle"].is_null());
+    // Applying the manifest again must take neither the bundle nor the token away.
+    let config = &hook["webhooks"][0]["clientConfig"];
+    assert!(config["caBundle"].is_null() && config["service"]["path"].is_null());
     let scheduler = documents("base/scheduler.yaml");
     assert_eq!(mounted(one(&scheduler, "Deployment", "wattlane-scheduler")), [kept[1]]);
     assert!(mounted(&wattlane).is_empty(), "read from the API, not from files");
@@ -112,6 +113,19 @@ fn mounted_certificates_are_the_files_of_the_arguments() {
         .iter()
         .filter(|p| p["patch"].as_str().is_some_and(|t| t.contains("$patch: delete")))
         .collect();
+    // The path, which nobody puts in then.
+    let hook = patches
+        .iter()
+        .find(|p| p["target"]["kind"] == "MutatingWebhookConfiguration");
+    let patch = hook.and_then(|p| p["patch"].as_str()).expect("a patch");
+    let patch: Value = serde_saphyr::from_str(patch).expect("YAML");
+    let path =
+        json!([{"op": "add", "path": "/webhooks/0/clientConfig/service/path", "value": wattlane::server::ADMISSION}]);
+    assert_eq!(patch, path);
+    assert_eq!(
+        documents("base/webhook.yaml")[0]["webhooks"].as_array().map(Vec::len),
+        Some(1)
+    );
     for object in documents("base/certs.yaml") {
         let name = object["metadata"]["name"].as_str().expect("named");
         let covered = gone.iter().any(|p| {
@@ -169,4 +183,23 @@ fn cert_managers_objects_refer_to_one_another_and_to_what_is_mounted() {
         patch["metadata"]["name"],
         documents("base/webhook.yaml")[0]["metadata"]["name"]
     );
+}
+
+/// The root file system is read-only, and what is kept must outlive the container.
+#[test]
+fn the_last_good_policy_is_kept_on_a_volume_of_the_pod() {
+    let (wattlane, _) = service();
+    let spec = &wattlane["spec"]["template"]["spec"];
+    let container = &spec["containers"][0];
+    let kept = texts(&container["args"])
+        .into_iter()
+        .find_map(|a| a.strip_prefix("--policy-kept="))
+        .expect("kept");
+    let (folder, _) = kept.rsplit_once('/').expect("a path");
+    let mounts = container["volumeMounts"].as_array().expect("mounts");
+    let mount = mounts.iter().find(|m| m["mountPath"] == folder).expect("a mount");
+    assert!(mount["readOnly"].is_null(), "{mount}");
+    let volumes = spec["volumes"].as_array().expect("volumes");
+    let volume = volumes.iter().find(|v| v["name"] == mount["name"]).expect("a volume");
+    assert!(volume["emptyDir"].is_object(), "{volume}");
 }

@@ -14,10 +14,10 @@ use super::refuse::Refused;
 use super::template::Template;
 use crate::cluster::{Cluster, WriteError, noted_lately};
 use crate::convert::TEMPLATE_LAST_USED;
-use crate::model::{ClaimTemplate, NamespacedName};
+use crate::model::{ClaimTemplate, Name, Namespace, NamespacedName};
 use crate::policy::Policy;
 use crate::publish::Reader;
-use crate::snapshot::{Mark, Snapshot};
+use crate::snapshot::{Mark, ShardMap, Snapshot};
 
 /// How long a template we made is taken to exist before the watch has shown it, or that something else changed. Short:
 /// what is deleted must not be believed in.
@@ -26,10 +26,34 @@ const MOST_BELIEVED: usize = 4096;
 /// Templates made at one time.
 const LANES: usize = 16;
 
-/// When a template was made, and what the watch had shown by then: once that has changed, the watch is the one to say.
-struct Made {
-    at: Instant,
-    seen: Mark<NamespacedName, Arc<ClaimTemplate>>,
+/// What was found out about some objects, when, and what the watch had shown of each by then: once that has changed, the
+/// watch is the one to say.
+struct Notes<K, V>(Mutex<HashMap<K, Note<K, V>>>);
+
+type Note<K, V> = (Instant, Mark<K, V>);
+
+impl<K: Hash + Eq + Clone, V: Clone> Notes<K, V> {
+    fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    fn hold(&self, shown: &ShardMap<K, V>, key: &K) -> bool {
+        let notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        notes
+            .get(key)
+            .is_some_and(|(at, seen)| at.elapsed() < BELIEVED && *seen == shown.mark(key))
+    }
+
+    fn take(&self, shown: &ShardMap<K, V>, key: K) {
+        let seen = shown.mark(&key);
+        let mut notes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if notes.len() >= MOST_BELIEVED {
+            notes.retain(|_, (at, _)| at.elapsed() < BELIEVED);
+        }
+        if notes.len() < MOST_BELIEVED {
+            notes.insert(key, (Instant::now(), seen));
+        }
+    }
 }
 
 /// Admits pods against the newest snapshot and the current policy.
@@ -40,7 +64,10 @@ pub struct Admitter {
     /// How long a pod of a namespace we have not seen yet waits for the watch.
     patience: Duration,
     /// Templates made a moment ago: a burst of equal pods asks the API once, not once a pod.
-    made: Mutex<HashMap<NamespacedName, Made>>,
+    made: Notes<NamespacedName, Arc<ClaimTemplate>>,
+    /// Namespaces of which a pod waited in vain for the opt-in: where the webhook is called for every namespace, not every
+    /// pod of the others is to wait.
+    vain: Notes<Name, Arc<Namespace>>,
     /// … also when its pods come all at once: who makes a template holds its lane.
     making: [tokio::sync::Mutex<()>; LANES],
 }
@@ -52,14 +79,15 @@ impl Admitter {
             reader,
             policy,
             patience: Duration::ZERO,
-            made: Mutex::default(),
+            made: Notes::new(),
+            vain: Notes::new(),
             making: Default::default(),
         }
     }
 
-    /// A namespace and its first pods are often created in one go, and the pods can be faster than our watch. Left
-    /// alone they would end on the default scheduler, so where a watch feeds the snapshots they wait for it, at most
-    /// this long. Keep it well below the webhook's timeout.
+    /// A namespace and its first pods are often created in one go, or it is labelled and they come at once, and the pods can
+    /// be faster than our watch. Left alone they would end on the default scheduler, so where a watch feeds the snapshots
+    /// they wait for it, at most this long. Keep it well below the webhook's timeout.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -95,17 +123,20 @@ impl Admitter {
             version.borrow_and_update();
             let snapshot = self.reader.load();
             let decision = decide(&snapshot, &policy, request);
-            let unknown = matches!(
-                decision,
-                Decision::LeaveAlone {
-                    reason: Skip::UnknownNamespace,
-                    ..
-                }
-            );
-            let published = unknown
-                && !self.patience.is_zero()
-                && matches!(tokio::time::timeout_at(deadline, version.changed()).await, Ok(Ok(())));
-            if !published {
+            let waits = match &decision {
+                Decision::LeaveAlone { reason, .. } => match reason {
+                    Skip::UnknownNamespace => true,
+                    // We were asked because the webhook's namespaceSelector matched, unless it has none.
+                    Skip::NotOptedIn => !self.vain.hold(&snapshot.namespaces, &request.namespace.into()),
+                    _ => false,
+                },
+                _ => false,
+            };
+            if !waits || self.patience.is_zero() {
+                return (snapshot, decision);
+            }
+            if !matches!(tokio::time::timeout_at(deadline, version.changed()).await, Ok(Ok(()))) {
+                self.vain.take(&snapshot.namespaces, request.namespace.into());
                 return (snapshot, decision);
             }
         }
@@ -118,7 +149,7 @@ impl Admitter {
         // One that is not ours, or about to go: the cluster says no to it, with the reason. What we remember is older than a
         // stranger's that is shown: only the API knows.
         let ours = shown.is_none_or(|t| template.is(t) && !t.deleting);
-        let believed = || ours && self.made_lately(snapshot, &key);
+        let believed = || ours && self.made.hold(&snapshot.templates, &key);
         let noted = shown.is_some_and(|t| noted_lately(t, now.as_second()));
         if (ours && noted) || believed() {
             return Ok(());
@@ -131,7 +162,8 @@ impl Admitter {
         object["metadata"]["annotations"] = json!({TEMPLATE_LAST_USED: now.to_string()});
         match self.cluster.ensure_template(&object).await {
             Ok(()) => {
-                self.remember(snapshot, key);
+                // As it was before the API was asked: what came and went meanwhile was perhaps ours.
+                self.made.take(&snapshot.templates, key);
                 Ok(())
             }
             Err(e) => {
@@ -144,30 +176,6 @@ impl Admitter {
                 tracing::warn!(template = %key, error = %e, "pod refused: its claim template could not be made");
                 Err(Refused::new(code, message))
             }
-        }
-    }
-
-    fn made_lately(&self, snapshot: &Snapshot, key: &NamespacedName) -> bool {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.get(key)
-            .is_some_and(|made| made.at.elapsed() < BELIEVED && made.seen == snapshot.templates.mark(key))
-    }
-
-    fn remember(&self, snapshot: &Snapshot, key: NamespacedName) {
-        // As it was before the API was asked: what came and went meanwhile was perhaps ours.
-        let seen = snapshot.templates.mark(&key);
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.len() >= MOST_BELIEVED {
-            made.retain(|_, made| made.at.elapsed() < BELIEVED);
-        }
-        if made.len() < MOST_BELIEVED {
-            made.insert(
-                key,
-                Made {
-                    at: Instant::now(),
-                    seen,
-                },
-            );
         }
     }
 }

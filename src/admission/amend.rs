@@ -3,12 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::ask::HAMI;
 use super::plan::Plan;
 use super::refuse::{Refused, shown};
 use super::{ADMITTED, CLASS};
 use crate::model::Name;
-use crate::policy::PodPatch;
+use crate::policy::{HAMI_AMOUNTS, PodPatch};
 
 /// Version of the treatment, for people and for `audit`.
 const TREATMENT: &str = "v1";
@@ -76,7 +75,7 @@ fn claims(spec: &mut Map<String, Value>, plan: &Plan) -> Result<(), Refused> {
                 amounts.remove(&*ask.resource);
                 // Nobody serves these beside a claim: kept, they would leave the pod pending for ever.
                 if ask.resource.starts_with("nvidia.com/") {
-                    amounts.retain(|k, _| !HAMI.contains(&k.as_str()));
+                    amounts.retain(|k, _| !HAMI_AMOUNTS.contains(&k.as_str()));
                 }
             }
         }
@@ -88,10 +87,7 @@ fn claims(spec: &mut Map<String, Value>, plan: &Plan) -> Result<(), Refused> {
 
 /// Containers of several devices exchange data through shared memory, of which a container has 64 MiB by default.
 fn shared_memory(spec: &mut Map<String, Value>, plan: &Plan, size: &Name) -> Result<(), Refused> {
-    let is_shm = |mount: &Value| {
-        let path = mount["mountPath"].as_str().unwrap_or_default();
-        path.trim_end_matches('/') == "/dev/shm"
-    };
+    let is_shm = |mount: &Value| is_dev_shm(mount["mountPath"].as_str().unwrap_or_default());
     let source = json!({"medium": "Memory", "sizeLimit": &**size});
     let mut volume = None;
     for (_, ask) in plan.served.iter().filter(|(_, ask)| ask.count > 1) {
@@ -110,6 +106,19 @@ fn shared_memory(spec: &mut Map<String, Value>, plan: &Plan, size: &Name) -> Res
         list_in(container(spec, ask.list, ask.at)?, "volumeMounts")?.push(mount);
     }
     Ok(())
+}
+
+/// However it is spelt: the kubelet and the runtime clean the path.
+fn is_dev_shm(path: &str) -> bool {
+    let mut parts: Vec<&str> = vec![];
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts == ["dev", "shm"]
 }
 
 /// The name of the volume, which an earlier call may have made. Containers of a pod share /dev/shm without us, too.
@@ -180,4 +189,27 @@ fn list_in<'a>(parent: &'a mut Map<String, Value>, key: &str) -> Result<&'a mut 
 /// Cannot happen to a pod that the API server decoded; refused rather than guessed.
 fn wrong(what: &str) -> Refused {
     Refused::new(400, format!("not a pod: {} has the wrong type", shown(what)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_dev_shm;
+
+    #[test]
+    fn one_path_in_all_spellings() {
+        for path in [
+            "/dev/shm",
+            "/dev/shm/",
+            "/dev//shm",
+            "//dev/./shm",
+            "/dev/x/../shm",
+            "/../dev/shm",
+            "dev/shm",
+        ] {
+            assert!(is_dev_shm(path), "{path}");
+        }
+        for path in ["", "/", "/dev", "/dev/shm/x", "/dev/shmem", "/dev/shm/..", "/x/dev/shm"] {
+            assert!(!is_dev_shm(path), "{path}");
+        }
+    }
 }

@@ -11,14 +11,6 @@ use crate::snapshot::Snapshot;
 /// The API server writes at most this many devices into a claim's allocation.
 pub(super) const MOST_DEVICES: u32 = 32;
 
-/// Resources of HAMi beside the card count. A whole card is given, so none of them means anything here.
-pub(super) const HAMI: [&str; 4] = [
-    "nvidia.com/gpumem",
-    "nvidia.com/gpumem-percentage",
-    "nvidia.com/gpucores",
-    "nvidia.com/priority",
-];
-
 /// One container's request for devices of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
@@ -40,12 +32,16 @@ pub(super) fn read(snapshot: &Snapshot, policy: &Policy, pod: Pod<'_>) -> Result
             let Some(count) = amount(&container, resource)? else {
                 continue;
             };
+            let device_class = device_class(snapshot, resource, class);
+            if device_class.is_some() {
+                in_parts(&container, resource, count)?;
+            }
             asks.push(Ask {
                 phase: container.phase,
                 list: container.list,
                 at: container.at,
                 resource: resource.clone(),
-                device_class: device_class(snapshot, resource, class),
+                device_class,
                 count,
             });
         }
@@ -83,6 +79,24 @@ fn amount(container: &Container<'_>, resource: &str) -> Result<Option<u32>, Refu
     }
 }
 
+/// A whole number in thousandths (`2000m`) is somebody who counted in shares of a device, or a mistake. Of requests that
+/// stay as they are it is the API server's business.
+fn in_parts(container: &Container<'_>, resource: &str, count: u32) -> Result<(), Refused> {
+    let spelt = |which| container.amounts(which)?.get(resource)?.as_str();
+    let parts = |text: &&str| text.trim_end().ends_with(['m', 'u', 'n']);
+    match ["limits", "requests"].into_iter().filter_map(spelt).find(parts) {
+        Some(text) => Err(Refused::new(
+            400,
+            format!(
+                "container {}: {resource}: {} counts in parts of a device, which are not given; write {count}",
+                shown(container.name()),
+                shown(text)
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
 fn whole(value: &Value, container: &Container<'_>, resource: &str) -> Result<u32, Refused> {
     let spelt = match value {
         Value::String(text) => text.clone(),
@@ -97,19 +111,18 @@ fn whole(value: &Value, container: &Container<'_>, resource: &str) -> Result<u32
         _ => None,
     };
     let quantity = quantity.ok_or_else(|| wrong("is not a quantity (like 2)"))?;
-    let count = quantity
-        .as_integer()
-        .ok_or_else(|| wrong("is not a whole number of devices; a share of a device cannot be asked for this way"))?;
-    match u32::try_from(count) {
-        Ok(n) if n <= MOST_DEVICES => Ok(n),
-        Ok(_) => Err(wrong(&format!(
+    if quantity > Quantity::from_integer(MOST_DEVICES.into()) {
+        return Err(wrong(&format!(
             "is more than the {MOST_DEVICES} devices a claim can hold"
-        ))),
-        Err(_) if count > 0 => Err(wrong(&format!(
-            "is more than the {MOST_DEVICES} devices a claim can hold"
-        ))),
-        Err(_) => Err(wrong("is negative")),
+        )));
     }
+    if quantity < Quantity::ZERO {
+        return Err(wrong("is negative"));
+    }
+    quantity
+        .as_integer()
+        .and_then(|count| u32::try_from(count).ok())
+        .ok_or_else(|| wrong("is not a whole number of devices; a share of a device cannot be asked for this way"))
 }
 
 #[cfg(test)]
@@ -147,6 +160,7 @@ mod tests {
             (json!("32"), Ok(Some(32))),
             (json!("33"), Err(400)),
             (json!("9999999999999999999999"), Err(400)),
+            (json!("1e400"), Err(400)),
         ] {
             assert_eq!(amount_of(json!({"limits": {"nvidia.com/gpu": given}})), want, "{given}");
             assert_eq!(
@@ -154,6 +168,21 @@ mod tests {
                 want,
                 "{given}"
             );
+        }
+    }
+
+    #[test]
+    fn too_many_is_said_in_these_words() {
+        for text in ["33", "33.5", "1e400", "1Ki", "9999999999999999999999"] {
+            let json = json!({"name": "c", "resources": {"limits": {"nvidia.com/gpu": text}}});
+            let container = Container {
+                phase: Phase::Regular,
+                list: "containers",
+                at: 0,
+                json: &json,
+            };
+            let said = amount(&container, "nvidia.com/gpu").expect_err("too many").message;
+            assert!(said.contains("is more than the 32 devices"), "{said}");
         }
     }
 

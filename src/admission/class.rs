@@ -1,12 +1,12 @@
 //! The wattage class of a pod: named by it, or by its namespace, and known to somebody.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::{CLASS, wish};
 use crate::model::Name;
+use crate::model::alike::closest;
 use crate::policy::{NamespaceRule, Policy};
 use crate::snapshot::Snapshot;
 
@@ -70,34 +70,4 @@ fn is_known(snapshot: &Snapshot, policy: &Policy, class: &Name) -> bool {
 fn known(snapshot: &Snapshot, policy: &Policy) -> BTreeSet<Name> {
     let classes = policy.classes.iter().map(|c| &c.name);
     classes.chain(of_devices(snapshot)).cloned().collect()
-}
-
-/// Most alike first: by the share of letter pairs in common, then by name. Good enough to put `h200-700w` before
-/// `l4-72w` for somebody who wrote `h200`.
-fn closest(mut classes: Vec<Name>, wanted: &str) -> Vec<Name> {
-    let pairs =
-        |text: &str| -> BTreeSet<[u8; 2]> { text.as_bytes().windows(2).take(64).map(|w| [w[0], w[1]]).collect() };
-    let wanted = pairs(&wanted.to_lowercase());
-    classes.sort_by_cached_key(|c| {
-        let have = pairs(c);
-        let both = have.intersection(&wanted).count();
-        (Reverse(2000 * both / (have.len() + wanted.len()).max(1)), c.clone())
-    });
-    classes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::closest;
-    use crate::model::Name;
-
-    #[test]
-    fn the_likeliest_comes_first() {
-        let classes = ["l4-72w", "h200-700w", "a10-150w", "h100-80gb-hbm3-700w"]
-            .map(Name::from)
-            .to_vec();
-        assert_eq!(&*closest(classes.clone(), "H200")[0], "h200-700w");
-        assert_eq!(&*closest(classes.clone(), "h100")[0], "h100-80gb-hbm3-700w");
-        assert_eq!(&*closest(classes, "")[0], "a10-150w");
-    }
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::amend::{Edits, amend};
 use super::ask;
+use super::plan::Plan;
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::template::{Template, devices_in};
@@ -119,20 +120,20 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
     let of_class = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
     let of_namespace = rule.map(|r| &r.patch);
     let patches: Vec<&PodPatch> = of_class.into_iter().chain(of_namespace).collect();
+    let named = |patch: Option<&'_ PodPatch>| patch.and_then(|p| p.runtime_class_name.clone());
     // A pod of somebody else's claims may be about other devices: only what its class says is about its own.
-    let wanted = of_class.and_then(|p| p.runtime_class_name.as_ref()).or_else(|| {
-        let others = of_namespace.and_then(|p| p.runtime_class_name.as_ref());
-        others
-            .or(policy.defaults.runtime_class_name.as_ref())
-            .filter(|_| converted)
-    });
+    let of_others = || named(of_namespace).filter(|_| converted);
+    let wanted = match named(of_class).or_else(of_others) {
+        Some(wanted) => Some(wanted),
+        None => default_runtime_class(policy, pod, &plan)?,
+    };
     let scheduler = patches.iter().find_map(|p| p.scheduler_name.as_ref());
     let named = pod.spec_text("schedulerName").is_some_and(|s| policy.schedules(s));
     let edits = Edits {
         plan: &plan,
         scheduler: (!named).then(|| scheduler.unwrap_or(&policy.defaults.scheduler_name)),
         class: class.as_ref(),
-        runtime_class: runtime_class(snapshot, pod, wanted)?,
+        runtime_class: runtime_class(snapshot, pod, wanted.as_ref())?,
         patches: &patches,
     };
     let amended = amend(request.object, &edits)?;
@@ -196,6 +197,28 @@ fn limit(
     }
     let message = format!("the pod asks for {asked} GPUs; the policy of this namespace allows {most} a pod");
     Err(Refused::new(403, message))
+}
+
+/// The RuntimeClass that the policy has for the vendor of the devices that are claimed for the pod.
+fn default_runtime_class(policy: &Policy, pod: Pod<'_>, plan: &Plan) -> Result<Option<Name>, Refused> {
+    let of = |resource: &Name| policy.defaults.runtime_classes.get(resource);
+    let mut wanted = plan
+        .served
+        .iter()
+        .filter_map(|(_, ask)| Some((&ask.resource, of(&ask.resource)?)));
+    let Some((resource, class)) = wanted.next() else {
+        return Ok(None);
+    };
+    match wanted.find(|(_, other)| *other != class) {
+        Some((other, another)) if pod.spec_text("runtimeClassName").is_none() => Err(Refused::new(
+            422,
+            format!(
+                "the policy has the RuntimeClass {class} for {resource} and {another} for {other}, and a pod can have one: \
+                 set runtimeClassName, or ask for one of them"
+            ),
+        )),
+        _ => Ok(Some(class.clone())),
+    }
 }
 
 /// The RuntimeClass to set: none where the pod has one. One that the cluster does not have would leave the pod unable

@@ -49,6 +49,12 @@ impl<'a> Pod<'a> {
         self.text("annotations", key)
     }
 
+    /// The keys of all annotations, in order.
+    pub(super) fn annotations(self) -> impl Iterator<Item = &'a str> {
+        let all = self.0["metadata"]["annotations"].as_object();
+        all.into_iter().flat_map(|all| all.keys().map(String::as_str))
+    }
+
     pub(super) fn label(self, key: &str) -> Option<&'a str> {
         self.text("labels", key)
     }

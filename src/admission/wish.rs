@@ -1,12 +1,12 @@
 //! What a pod wishes beyond devices and a class, and what becomes of wishes that nothing here grants: those that could
 //! be granted halfway are warned about, those that only mean something when kept are refused.
 
-use super::CLASS;
-use super::ask::{Ask, HAMI};
+use super::ask::Ask;
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
-use crate::model::Name;
-use crate::policy::Policy;
+use super::{ADMITTED, CLASS, WEBHOOK};
+use crate::model::{Name, alike};
+use crate::policy::{HAMI_AMOUNTS, Policy};
 
 /// The API server cuts warnings behind this many characters.
 const WARNING: usize = 256;
@@ -20,6 +20,21 @@ const UNREAD: [&str; 6] = [
     "nvidia.com/vgpu-mode",
     "wattlane.dev/group-size",
     "wattlane.dev/share",
+];
+
+const PREFIX: &str = "wattlane.dev/";
+
+/// The annotations of wattlane's own that a pod may carry.
+const OURS: [&str; 9] = [
+    ADMITTED,
+    CLASS,
+    WEBHOOK,
+    "wattlane.dev/group",
+    "wattlane.dev/group-size",
+    "wattlane.dev/memory",
+    "wattlane.dev/mix-classes",
+    "wattlane.dev/share",
+    "wattlane.dev/topology",
 ];
 
 /// Wishes with a fixed set of words. Placement would refuse any other; its author is still here to be told.
@@ -109,10 +124,10 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
         });
         let amounts = ["limits", "requests"].into_iter().filter_map(|w| container.amounts(w));
         for key in amounts.flat_map(|m| m.keys()) {
-            if HAMI.contains(&key.as_str()) {
+            if HAMI_AMOUNTS.contains(&key.as_str()) {
                 say(match whole_cards {
                     true => format!("wattlane: {key} is dropped: the container gets whole cards"),
-                    false => format!("wattlane: {key} is left as it is: only nvidia.com/gpu is turned into a claim"),
+                    false => format!("wattlane: {key} is left as it is: the container has no NVIDIA card from a claim"),
                 });
             } else if key.starts_with("nvidia.com/mig-") {
                 say(format!(
@@ -122,6 +137,17 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
                     say(beside_a_claim(key));
                 }
             }
+        }
+    }
+    for key in pod.annotations() {
+        if let Some(name) = key.strip_prefix(PREFIX).filter(|_| !OURS.contains(&key)) {
+            // The prefix alone would make any two alike.
+            let meant = alike::likeliest(OURS.map(|k| k.trim_start_matches(PREFIX)), name);
+            let meant = meant.map(|k| format!("; did you mean {PREFIX}{k}?"));
+            let (key, meant) = (shown(key), meant.unwrap_or_default());
+            say(format!(
+                "wattlane: the annotation {key} means nothing to wattlane{meant}"
+            ));
         }
     }
     for key in UNREAD.into_iter().filter(|k| pod.annotation(k).is_some()) {

@@ -57,6 +57,7 @@ pub struct Core {
     pub binder: Binder,
     /// None: there is one replica, which binds.
     pub leadership: Option<Leadership>,
+    source: Arc<PolicySource>,
     tasks: Arc<std::sync::Mutex<JoinSet<Ended>>>,
     /// Ends the tasks that look after themselves.
     stop: CancellationToken,
@@ -67,8 +68,8 @@ impl Core {
     /// watch that is silent for long is a fault (files have no events to wait for).
     pub fn spawn(cluster: Arc<dyn Cluster>, source: PolicySource, ages: bool) -> anyhow::Result<Self> {
         let selectors = Arc::new(Selectors::new());
-        let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors)?));
         let metrics = Arc::new(Metrics::new().context("metrics")?);
+        let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors, &metrics)?));
         metrics.preset_skips(Skip::ALL.map(Skip::as_str));
         metrics.preset_swept(Swept::ALL.map(Swept::as_str));
         let readiness = Arc::new(Readiness::new(metrics.clone(), ages.then_some(STALE_AFTER)));
@@ -86,8 +87,6 @@ impl Core {
         tasks.spawn(async { ("watches", watch.await) });
         tasks.spawn(poke(cluster.clone(), running.pokes, metrics.clone()));
         let stop = CancellationToken::new();
-        let reload = policy::reload(source, selectors.clone(), policy.clone(), index.clone(), stop.clone());
-        tasks.spawn(async { ("policy reload", reload.await) });
 
         let (stats, seen) = (running.stats, reader.clone());
         metrics.leadership(true, 0, 0, 0, 0);
@@ -128,6 +127,7 @@ impl Core {
             admitter: Arc::new(admitter),
             binder,
             leadership: None,
+            source: Arc::new(source),
             tasks: Arc::new(std::sync::Mutex::new(tasks)),
             stop,
         })
@@ -155,6 +155,23 @@ impl Core {
             ("election", Ok(()))
         });
         self
+    }
+
+    /// Follows the policy's file until the service stops.
+    pub fn spawn_reload(&self) {
+        let reload = policy::Reload {
+            policy: self.policy.clone(),
+            selectors: self.selectors.clone(),
+            index: self.index.clone(),
+            reader: self.reader.clone(),
+            readiness: self.readiness.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let (source, stop) = (self.source.clone(), self.stop.clone());
+        self.tasks().spawn(async move {
+            let ended = stop.run_until_cancelled(reload.run(&source)).await;
+            ("policy reload", ended.unwrap_or(Ok(())))
+        });
     }
 
     /// Removes claim templates that nobody needs any more, until the service stops and while this replica leads.

@@ -43,6 +43,9 @@ use crate::snapshot::{HoldId, Snapshot};
 
 /// A bind that waits for another of its pod gives up this much before the deadline, so that the caller hears why.
 const BUSY_EARLIER: Duration = Duration::from_millis(100);
+/// For a replica that becomes the leader at this moment: it reads claims and pods, which takes a part of a second. The
+/// rest of the time for an answer is the bind's.
+const BECOMING: Duration = Duration::from_secs(2);
 
 /// What kube-scheduler asks for (ExtenderBindingArgs).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +170,9 @@ impl Binder {
     /// left in the API.
     pub async fn bind(&self, rules: Arc<Rules>, request: BindRequest) -> Result<BindOutcome, BindError> {
         let deadline = Instant::now() + self.shared.limits.answer;
+        if let Some(leadership) = &self.leadership {
+            leadership.becoming(Instant::now() + BECOMING).await;
+        }
         let mandate = self
             .mandate()
             .map_err(|no| BindError::new(BindFailure::NotLeader, no.0))?;
@@ -186,6 +192,7 @@ impl Binder {
         }
     }
 
+    /// The right to write now.
     fn mandate(&self) -> Result<Mandate, NotLeading> {
         let term = self.leadership.as_ref().map(Leadership::term).transpose()?;
         Ok(Mandate::new(&self.shared, term))

@@ -16,7 +16,8 @@ pub const NAME: &str = "kube-scheduler";
 pub fn advance(ring: &Keyring, found: &Data, view: &View<'_>) -> anyhow::Result<Option<(Data, Cause)>> {
     let bundle = ring.bundle();
     let usable = pair(found, LEAF.0, LEAF.1).ok().filter(|pair| {
-        let named = Facts::of_pem(pair.cert.as_bytes()).is_ok_and(|f| f.names.iter().any(|n| n == NAME));
+        let named = Facts::of_pem(pair.cert.as_bytes())
+            .is_ok_and(|f| f.names.iter().any(|n| n == NAME) && f.names_a_client().is_ok());
         named && trust::calls(&ring.trusted(), pair.cert.as_bytes(), view.now).is_ok()
     });
     let signer = ring.signer.as_ref();

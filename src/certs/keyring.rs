@@ -3,13 +3,16 @@
 //!
 //! One CA signs the serving certificate and the scheduler's client certificate (the usages in them keep them apart),
 //! so that one bundle, `ca.crt`, is what everybody trusts: kube-apiserver, kube-scheduler, and wattlane its callers.
+//!
+//! A CA that wattlane did not make, or that clients would not take, is as unusable as one that cannot be read: one odd
+//! certificate in a bundle is enough for many a client to trust nobody.
 
 use std::collections::BTreeMap;
 
 use rcgen::KeyPair;
 use rustls::pki_types::CertificateDer;
 
-use super::{Authority, Facts, Pair, trust};
+use super::{Authority, Facts, Pair, Token, ours, trust};
 
 /// `data` of a Secret, decoded.
 pub type Data = BTreeMap<String, Vec<u8>>;
@@ -19,6 +22,8 @@ pub const BUNDLE: &str = "ca.crt";
 pub const LEAF: (&str, &str) = ("tls.crt", "tls.key");
 const SIGNER: (&str, &str) = ("signing-ca.crt", "signing-ca.key");
 const NEXT: (&str, &str) = ("next-ca.crt", "next-ca.key");
+/// The secret part of the path of admission.
+const TOKEN: &str = "admission-path";
 
 /// Retired authorities that stay trusted; one is the rule, more come of keys that were lost again and again.
 const MOST_RETIRED: usize = 8;
@@ -32,6 +37,7 @@ pub struct Keyring {
     /// Signers that were: their certificates may still be in use.
     pub(super) retired: Vec<CertificateDer<'static>>,
     pub(super) serving: Option<Pair>,
+    pub(super) token: Option<Token>,
 }
 
 /// Never shows a key.
@@ -48,8 +54,8 @@ impl std::fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// The second is what is there and cannot be used, by its name in the Secret.
-    pub fn read(data: &Data) -> (Self, Vec<&'static str>) {
+    /// At `now` (seconds since the epoch). The second is what is there and cannot be used, by its name in the Secret.
+    pub fn read(data: &Data, now: i64) -> (Self, Vec<&'static str>) {
         let mut faults = vec![];
         let mut pair = |(cert, key): (&'static str, &'static str)| match pair(data, cert, key) {
             Ok(pair) => Some(pair),
@@ -60,10 +66,18 @@ impl Keyring {
             }
         };
         let (signer, next, serving) = (pair(SIGNER), pair(NEXT), pair(LEAF));
+        let text = |name| data.get(name).map(Vec::as_slice).unwrap_or_default();
+        let token = Token::read(text(TOKEN));
+        if token.is_none() && !text(TOKEN).is_empty() {
+            faults.push(TOKEN);
+        }
+        let mut aside = vec![];
         let mut authority = |pair: Option<Pair>, name| {
-            let authority = Authority::of(&pair?);
+            let pair = pair?;
+            let authority = Authority::of(&pair).and_then(|a| ours::proves(&a, now).map(|()| a));
             if authority.is_err() {
                 faults.push(name);
+                aside.extend(trust::authorities(pair.cert.as_bytes()));
             }
             authority.ok()
         };
@@ -72,16 +86,57 @@ impl Keyring {
             next: authority(next, NEXT.0),
             retired: vec![],
             serving,
+            token,
         };
+        if !ring.clock_is_behind(now) {
+            let early = |a: &mut Authority| a.facts().not_before > now;
+            faults.extend(ring.signer.take_if(early).map(|_| SIGNER.0));
+            faults.extend(ring.next.take_if(early).map(|_| NEXT.0));
+        }
+        let bundle = text(BUNDLE);
+        let found = trust::authorities(bundle);
         let known = ring.authorities();
-        let bundle = data.get(BUNDLE).map(Vec::as_slice).unwrap_or_default();
-        ring.retired = trust::authorities(bundle);
-        ring.retired.retain(|cert| !known.contains(cert));
-        ring.retired.truncate(MOST_RETIRED);
-        if !bundle.is_empty() && ring.trusted().is_empty() {
+        let mut retired = found.clone();
+        retired.extend(aside);
+        retired.retain(|cert| !known.contains(cert) && ring.needs(cert, now));
+        retired.truncate(MOST_RETIRED);
+        ring.retired = retired;
+        let strange = found
+            .iter()
+            .any(|cert| !known.contains(cert) && !ring.retired.contains(cert));
+        if strange || !bundle.is_empty() && found.is_empty() {
             faults.push(BUNDLE);
         }
         (ring, faults)
+    }
+
+    /// Whether a CA that is not valid yet says something of our clock, and not of itself: what is served is of that future as
+    /// well, or there is nothing else.
+    pub(super) fn clock_is_behind(&self, now: i64) -> bool {
+        let early = |facts: &Facts| facts.not_before > now;
+        let mut authorities = [&self.signer, &self.next].into_iter().flatten().map(Authority::facts);
+        if !authorities.clone().any(early) {
+            return false;
+        }
+        match self
+            .serving
+            .as_ref()
+            .and_then(|s| Facts::of_pem(s.cert.as_bytes()).ok())
+        {
+            Some(served) => early(&served),
+            None => authorities.all(early),
+        }
+    }
+
+    /// A certificate of the bundle that does not sign any more stays if it was ours, or if what is served hangs on it.
+    fn needs(&self, cert: &CertificateDer<'_>, now: i64) -> bool {
+        let valid = Facts::of(cert).is_ok_and(|f| f.not_before <= now || self.clock_is_behind(now));
+        let served = || {
+            self.serving
+                .as_ref()
+                .is_some_and(|s| trust::signed(cert, s.cert.as_bytes(), now))
+        };
+        valid && (ours::is_ours(cert) || served())
     }
 
     /// What the Secret should hold.
@@ -98,12 +153,17 @@ impl Keyring {
                 data.insert(key.to_owned(), pair.key.clone().into_bytes());
             }
         }
+        let token = self
+            .token
+            .iter()
+            .map(|t| (TOKEN.to_owned(), t.as_str().as_bytes().to_vec()));
+        data.extend(token);
         data
     }
 
     /// Every name of ours in the Secret.
-    pub fn names() -> [&'static str; 7] {
-        [BUNDLE, LEAF.0, LEAF.1, SIGNER.0, SIGNER.1, NEXT.0, NEXT.1]
+    pub fn names() -> [&'static str; 8] {
+        [BUNDLE, LEAF.0, LEAF.1, SIGNER.0, SIGNER.1, NEXT.0, NEXT.1, TOKEN]
     }
 
     /// PEM of all that is trusted, the same for every replica.
@@ -128,6 +188,10 @@ impl Keyring {
 
     pub fn next(&self) -> Option<&Authority> {
         self.next.as_ref()
+    }
+
+    pub fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
     }
 
     /// There is nothing in it at all, as at the very start.

@@ -11,12 +11,12 @@ use anyhow::Context as _;
 use rustls::pki_types::CertificateDer;
 
 use super::keyring::{Keyring, certificate};
-use super::{Authority, DAY, Facts, Pair, trust};
+use super::{Authority, DAY, Facts, Pair, Token, trust};
 
 /// Names a serving certificate keeps from the one before, at most.
 const MOST_NAMES: usize = 32;
-/// Begin, announce, switch, sign and tidy, each at most once; one more says that it is enough.
-const MOST_ACTIONS: usize = 6;
+/// Begin, announce, switch, sign, path and tidy, each at most once; one more says that it is enough.
+const MOST_ACTIONS: usize = 7;
 
 /// Seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub enum Action {
     Switch,
     /// A new serving certificate.
     Sign,
+    /// A new secret part of the path of admission: there is none, or there is a new serving certificate.
+    Path,
     /// What has expired leaves; what is unreadable is written anew.
     Tidy,
 }
@@ -129,11 +131,7 @@ impl std::error::Error for ClockBehind {}
 /// The clock cannot be believed.
 pub fn decide(ring: &Keyring, view: &View<'_>) -> Result<Option<(Action, Cause)>, ClockBehind> {
     let now = view.now;
-    let authorities = [&ring.signer, &ring.next];
-    if authorities
-        .iter()
-        .any(|a| a.as_ref().is_some_and(|a| a.facts().not_before > now))
-    {
+    if ring.clock_is_behind(now) {
         return Err(ClockBehind);
     }
     let live = |a: &Option<Authority>| a.as_ref().map(|a| a.facts().clone()).filter(|f| now < f.not_after);
@@ -164,6 +162,7 @@ pub fn decide(ring: &Keyring, view: &View<'_>) -> Result<Option<(Action, Cause)>
             Ok(_) => None,
         },
     }
+    .or_else(|| ring.token.is_none().then_some((Action::Path, Cause::Due)))
     .or_else(|| expired(ring, now).then_some((Action::Tidy, Cause::Due))))
 }
 
@@ -198,6 +197,7 @@ fn carry_out(mut ring: Keyring, action: Action, view: &View<'_>) -> anyhow::Resu
             }
         }
         Action::Sign => sign(&mut ring, view)?,
+        Action::Path => ring.token = Some(Token::new()?),
         Action::Tidy => {}
     }
     let ended = |a: &Authority| a.facts().not_after <= now;
@@ -224,6 +224,8 @@ fn sign(ring: &mut Keyring, view: &View<'_>) -> anyhow::Result<()> {
         }
     }
     ring.serving = Some(signer.serving_at(&names, view.now, view.lifetimes.leaf)?);
+    // So that one that has come to somebody's eyes is not good for ever.
+    ring.token = None;
     Ok(())
 }
 

@@ -15,8 +15,8 @@ use rustls::server::WebPkiClientVerifier;
 
 use super::Facts;
 
-/// Certificates looked at in one bundle: ours has a handful, and the text may be anybody's.
-const MOST: usize = 64;
+/// Certificates looked at in one bundle: ours has a handful, behind those of a whole system that somebody may have put in.
+const MOST: usize = 256;
 
 /// The CA certificates of a PEM text, each once. What is something else is left out.
 pub fn authorities(pem: &[u8]) -> Vec<CertificateDer<'static>> {
@@ -58,6 +58,14 @@ pub fn serves(trusted: &[CertificateDer<'_>], cert: &[u8], names: &[String], now
         verifier.verify_server_cert(&leaf, &[], &name, &[], time(now))?;
     }
     Ok(())
+}
+
+/// Whether the certificate (PEM) chains to this authority, in the eyes of a client that asks for any of its names.
+pub(super) fn signed(authority: &CertificateDer<'_>, cert: &[u8], now: i64) -> bool {
+    let Ok(facts) = Facts::of_pem(cert) else { return false };
+    let addresses = facts.addresses.iter().map(ToString::to_string);
+    let mut names = facts.names.into_iter().chain(addresses);
+    names.any(|name| serves(std::slice::from_ref(authority), cert, &[name], now).is_ok())
 }
 
 /// Whether a server that trusts these authorities takes the certificate (PEM) for a client's, at `now`.

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use serde_json::json;
 
@@ -28,16 +27,10 @@ pub(super) struct Args {
 /// Exit code 1: there are findings.
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let policy = load_policy(args.policy.as_deref())?;
-    let core = match args.cluster.files() {
-        Some(files) => {
-            let embedded = Arc::new(Embedded::load(&files)?);
-            super::say_assumptions(&embedded);
-            let core = Core::start(embedded.clone(), policy).await?;
-            show_waiting(&core, &embedded).await?;
-            core
-        }
-        None => Core::start(Arc::new(args.cluster.connect().await?), policy).await?,
-    };
+    let (core, embedded) = args.cluster.core(policy).await?;
+    if let Some(embedded) = &embedded {
+        show_waiting(&core, embedded).await?;
+    }
     let findings = audit::audit(&core.reader.load(), &core.policy.load());
     let mut out = std::io::stdout().lock();
     match args.output {

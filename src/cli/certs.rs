@@ -42,8 +42,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     ca_bundle_into: Vec<PathBuf>,
     /// Of the Secret that `serve --tls-secret` keeps: ca.crt with all that is trusted, and a client pair for a kube-scheduler
-    /// that cannot mount the Secret of --tls-client-secret. Nothing is written to the cluster.
-    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with_all = ["dns", "client_name", "new_ca", "ca_bundle_into"])]
+    /// that cannot mount the Secret of --tls-client-secret, or with --client-name for kube-apiserver. Nothing is written to
+    /// the cluster.
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with_all = ["dns", "new_ca", "ca_bundle_into"])]
     from_secret: Option<String>,
     #[arg(long, value_enum, default_value_t)]
     output: Output,

@@ -2,34 +2,16 @@
 //!
 //! Works on text and a snapshot; reading files, loading the cluster and ending the process are the caller's.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::model::{Budget, Classifier, Labels, Name, NodeScope, WattOrigin};
-use crate::policy::{Policy, PolicyClassifier, PolicyError};
+use super::table;
+use crate::model::{Budget, Name};
+use crate::policy::{self, Census, ClassReport, NamespaceReport, Policy, PolicyError};
 use crate::selector::Selectors;
 use crate::snapshot::{Domain, Snapshot};
-
-/// One class, of the policy or derived from a product.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ClassReport {
-    pub name: Name,
-    /// Of the policy, else what the devices are known to draw. None: not known.
-    pub watts: Option<u32>,
-    /// Where the watts of its devices come from: `measured`, `policy`, `table`, `unknown`; several where they differ.
-    #[serde(rename = "wattsFrom")]
-    pub watts_from: BTreeSet<&'static str>,
-    /// Watts measured on devices of the class that are not the class's own.
-    #[serde(skip)]
-    measured: BTreeSet<u32>,
-    /// `policy`, or `derived` from the product name.
-    pub source: &'static str,
-    /// None: no cluster was given.
-    pub devices: Option<usize>,
-}
 
 /// One power domain of the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,7 +31,7 @@ pub struct DomainReport {
 }
 
 /// The answer, in the field names of its JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     pub valid: bool,
     pub errors: Vec<PolicyError>,
@@ -57,6 +39,8 @@ pub struct Report {
     pub warnings: Vec<PolicyError>,
     /// The policy's classes in its order, then the derived ones by name.
     pub classes: Vec<ClassReport>,
+    /// The policy's rules for namespaces in its order: the first that matches holds.
+    pub namespaces: Vec<NamespaceReport>,
     /// Those with a budget that the policy names or a node of the cluster is in, by label and value.
     #[serde(rename = "powerDomains")]
     pub domains: Vec<DomainReport>,
@@ -65,43 +49,21 @@ pub struct Report {
 /// Reads a policy as the service would, and counts what it matches where a cluster is given, whose power domains are to
 /// be those of the policy.
 pub fn check(text: &str, snapshot: Option<&Snapshot>) -> Report {
+    let mut report = Report::default();
     let policy = match Policy::read(text, &Selectors::new()) {
         Ok(policy) => Arc::new(policy),
         Err(errors) => {
-            return Report {
-                valid: false,
-                errors,
-                warnings: vec![],
-                classes: vec![],
-                domains: vec![],
-            };
+            report.errors = errors;
+            return report;
         }
     };
-    let mut classes: Vec<ClassReport> = policy
-        .classes
-        .iter()
-        .map(|class| ClassReport {
-            name: class.name.clone(),
-            watts: class.watts,
-            watts_from: BTreeSet::new(),
-            measured: BTreeSet::new(),
-            source: "policy",
-            devices: snapshot.map(|_| 0),
-        })
-        .collect();
-    let mut warnings = vec![];
-    if let Some(snapshot) = snapshot {
-        let classifier = PolicyClassifier::new(policy.clone());
-        count(&classifier, snapshot, &mut classes);
-        warnings = doubts(&policy, &classifier, &classes);
-    }
-    Report {
-        valid: true,
-        errors: vec![],
-        warnings,
-        classes,
-        domains: snapshot.map(domains).unwrap_or_default(),
-    }
+    let census = Census::of(&policy, snapshot);
+    report.valid = true;
+    report.warnings = policy::doubts(&policy, &census, snapshot);
+    report.classes = census.classes;
+    report.namespaces = census.namespaces;
+    report.domains = snapshot.map(domains).unwrap_or_default();
+    report
 }
 
 pub(super) fn domains(snapshot: &Snapshot) -> Vec<DomainReport> {
@@ -124,84 +86,6 @@ pub(super) fn domains(snapshot: &Snapshot) -> Vec<DomainReport> {
     let mut domains: Vec<_> = snapshot.power.domains().map(report).collect();
     domains.sort_by(|a, b| (&a.label, &a.value).cmp(&(&b.label, &b.value)));
     domains
-}
-
-fn count(classifier: &PolicyClassifier, snapshot: &Snapshot, classes: &mut Vec<ClassReport>) {
-    let mut derived: BTreeMap<Name, ClassReport> = BTreeMap::new();
-    let none = Labels::default();
-    for state in snapshot.pools.iter().flatten() {
-        for device in &state.pool.devices {
-            let node = match &device.scope {
-                NodeScope::Node(name) => snapshot.node_named(name).map(|entry| &entry.node),
-                _ => None,
-            };
-            let (labels, annotations) = node.map_or((&none, &none), |n| (&n.labels, &n.annotations));
-            let found = classifier.classify(&state.pool.driver, &device.device, labels, annotations);
-            let Some(name) = found.class else { continue };
-            let class = match classes.iter_mut().find(|c| c.name == name) {
-                Some(class) => class,
-                None => derived.entry(name.clone()).or_insert(ClassReport {
-                    name,
-                    watts: None,
-                    watts_from: BTreeSet::new(),
-                    measured: BTreeSet::new(),
-                    source: "derived",
-                    devices: Some(0),
-                }),
-            };
-            class.watts = class.watts.or(found.watts);
-            class.watts_from.insert(found.origin.as_str());
-            if found.origin == WattOrigin::Measured && found.watts != class.watts {
-                class.measured.extend(found.watts);
-            }
-            class.devices = class.devices.map(|n| n + 1);
-        }
-    }
-    classes.extend(derived.into_values());
-}
-
-fn doubts(policy: &Policy, classifier: &PolicyClassifier, classes: &[ClassReport]) -> Vec<PolicyError> {
-    let mut doubts = vec![];
-    let mut say = |path: String, message: String| doubts.push(PolicyError { path, message });
-    let failed: BTreeMap<&Name, u64> = classifier.errors().collect();
-    for (i, class) in policy.classes.iter().enumerate() {
-        if let Some(n) = failed.get(&class.name) {
-            let message =
-                format!("fails on {n} devices, which therefore are not of this class: ask for the driver first");
-            say(format!("classes[{i}].match"), message);
-        }
-        for watts in classes
-            .iter()
-            .filter(|c| c.name == class.name)
-            .flat_map(|c| &c.measured)
-        {
-            say(
-                format!("classes[{i}].watts"),
-                format!(
-                    "some devices of class {} are limited to {watts} W, as measured on their nodes",
-                    class.name
-                ),
-            );
-        }
-        if classes.iter().any(|c| c.name == class.name && c.devices == Some(0)) {
-            say(
-                format!("classes[{i}]"),
-                format!("no device of this cluster is of class {}", class.name),
-            );
-        }
-    }
-    let known: BTreeSet<&Name> = classes.iter().map(|c| &c.name).collect();
-    for (i, rule) in policy.namespaces.iter().enumerate() {
-        let allowed = rule.allowed_classes.iter().flatten();
-        let named: BTreeSet<&Name> = rule.default_class.iter().chain(allowed).collect();
-        for class in named.difference(&known) {
-            say(
-                format!("namespaces[{i}]"),
-                format!("no device of this cluster is of class {class}"),
-            );
-        }
-    }
-    doubts
 }
 
 impl Report {
@@ -236,8 +120,14 @@ impl Report {
         for warning in &self.warnings {
             writeln!(out, "  warning: {warning}")?;
         }
+        self.write_classes(out)?;
+        self.write_namespaces(out)?;
+        self.write_domains(out)
+    }
+
+    fn write_classes(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.classes.is_empty() {
-            return self.write_domains(out);
+            return Ok(());
         }
         let width = self.classes.iter().map(|c| c.name.len()).max().unwrap_or(0).max(5);
         writeln!(
@@ -255,7 +145,35 @@ impl Report {
             );
             writeln!(out, "{}", line.trim_end())?;
         }
-        self.write_domains(out)
+        Ok(())
+    }
+
+    fn write_namespaces(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.namespaces.is_empty() {
+            return Ok(());
+        }
+        let or = |text: Option<String>, none: &str| text.unwrap_or_else(|| none.to_owned());
+        let list = |names: &[Name]| names.iter().map(|n| &**n).collect::<Vec<_>>().join(",");
+        let row = |rule: &NamespaceReport| {
+            let labels: Vec<_> = rule.matches.iter().map(|(k, v)| format!("{k}={v}")).collect();
+            [
+                or(Some(labels.join(",")).filter(|l| !l.is_empty()), "(all)"),
+                or(rule.namespaces.map(|n| n.to_string()), "-"),
+                or(rule.default_class.as_ref().map(ToString::to_string), "-"),
+                or(rule.allowed_classes.as_deref().map(list), "(all)"),
+                or(rule.max_gpus_per_pod.map(|n| n.to_string()), "-"),
+            ]
+        };
+        let head = [
+            "NAMESPACES WITH",
+            "NUMBER",
+            "DEFAULT CLASS",
+            "ALLOWED CLASSES",
+            "MOST GPUS A POD",
+        ];
+        let rows = self.namespaces.iter().map(row);
+        let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+        write!(out, "\n{}", table(&rows))
     }
 
     fn write_domains(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -38,28 +38,18 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (namespace, name) = args.pod.split_once('/').context("--pod takes NAMESPACE/NAME")?;
     let key = NamespacedName::new(namespace, name);
     let policy = load_policy(args.policy.as_deref())?;
-    let (core, raw) = match args.cluster.files() {
-        Some(files) => {
-            let embedded = Embedded::load(&files)?;
-            super::say_assumptions(&embedded);
-            let embedded = Arc::new(embedded);
-            let core = Core::start(embedded.clone(), policy).await?;
-            let refused = create(&core, &embedded, &key).await?;
-            if let Some(message) = refused {
-                return Report {
-                    pod: args.pod.clone(),
-                    error: Some(message),
-                    nodes: vec![],
-                }
-                .print(args.output);
-            }
-            (core, embedded.pod_json(namespace, name))
+    let (core, embedded) = args.cluster.core(policy).await?;
+    if let Some(embedded) = &embedded
+        && let Some(message) = create(&core, embedded, &key).await?
+    {
+        return Report {
+            pod: args.pod.clone(),
+            error: Some(message),
+            nodes: vec![],
         }
-        None => (
-            Core::start(Arc::new(args.cluster.connect().await?), policy).await?,
-            None,
-        ),
-    };
+        .print(args.output);
+    }
+    let raw = embedded.and_then(|e| e.pod_json(namespace, name));
     core.index.flush().await?;
     let pod = core
         .cluster

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::app::PolicySource;
+use crate::app::{Core, PolicySource};
 use crate::cluster::embedded::Embedded;
 use crate::cluster::kube::KubeCluster;
 use crate::model::{Classified, DeviceId, NamespacedName};
@@ -94,11 +94,24 @@ impl ClusterArg {
         (self.cluster != [Path::new("kube")]).then(|| self.cluster.clone())
     }
 
-    async fn connect(&self) -> anyhow::Result<KubeCluster> {
-        KubeCluster::connect(None)
-            .await
-            .context("cannot reach the Kubernetes API")
+    /// The parts that decide, over the cluster; Some: which is in memory, from files.
+    async fn core(&self, policy: PolicySource) -> anyhow::Result<(Core, Option<Arc<Embedded>>)> {
+        core_of(&self.cluster, policy).await
     }
+}
+
+async fn connect() -> anyhow::Result<KubeCluster> {
+    let connected = KubeCluster::connect(None).await;
+    connected.context("cannot reach the Kubernetes API")
+}
+
+async fn core_of(cluster: &[PathBuf], policy: PolicySource) -> anyhow::Result<(Core, Option<Arc<Embedded>>)> {
+    if cluster == [Path::new("kube")] {
+        return Ok((Core::start(Arc::new(connect().await?), policy).await?, None));
+    }
+    let embedded = Arc::new(Embedded::load(cluster)?);
+    say_assumptions(&embedded);
+    Ok((Core::start(embedded.clone(), policy).await?, Some(embedded)))
 }
 
 /// Runs the command line; the exit code is the contract's.
@@ -178,22 +191,13 @@ async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Ok(_) => PolicySource::File {
             path: args.policy.clone(),
             text: text.clone(),
+            kept: None,
         },
         Err(_) => PolicySource::Default,
     };
     let core = match args.cluster.as_slice() {
         [] => None,
-        [kube] if kube == Path::new("kube") => {
-            let cluster = KubeCluster::connect(None)
-                .await
-                .context("cannot reach the Kubernetes API")?;
-            Some(crate::app::Core::start(Arc::new(cluster), source).await?)
-        }
-        files => {
-            let embedded = Embedded::load(files)?;
-            say_assumptions(&embedded);
-            Some(crate::app::Core::start(Arc::new(embedded), source).await?)
-        }
+        cluster => Some(core_of(cluster, source).await?.0),
     };
     let snapshot = core.as_ref().map(|core| core.reader.load());
     let report = check::check(&text, snapshot.as_deref());

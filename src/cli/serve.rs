@@ -32,6 +32,9 @@ pub(super) struct Args {
     /// Placement policy (YAML); looked at again every ten seconds.
     #[arg(long)]
     policy: Option<PathBuf>,
+    /// Keep the last policy that was good in this file, and start with it when --policy is wrong by then.
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    policy_kept: Option<PathBuf>,
     /// Serving certificate chain (PEM); looked at again every ten seconds.
     #[arg(long, requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -47,9 +50,9 @@ pub(super) struct Args {
     client_name: Vec<String>,
     #[command(flatten)]
     election: Election,
-    /// The same for clients of admission; none: no certificate is asked for. kube-apiserver shows one where its
-    /// AdmissionConfiguration names a kubeconfig for webhooks.
-    #[arg(long, value_delimiter = ',', requires = "client_ca")]
+    /// The same for clients of admission, with --client-ca or --tls-secret; none: no certificate is asked for.
+    /// kube-apiserver shows one where its AdmissionConfiguration names a kubeconfig for webhooks.
+    #[arg(long, value_delimiter = ',')]
     admission_client_name: Vec<String>,
     /// Seconds between two looks of the audit, which writes metrics, and events on what it finds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
@@ -59,7 +62,8 @@ pub(super) struct Args {
 /// Certificates that are made, kept in a Secret and renewed by the replicas themselves.
 #[derive(Debug, clap::Args)]
 struct SecretArgs {
-    /// Keep CA and certificates in this Secret, which must exist (it may be empty), and the CA in the webhook's caBundle.
+    /// Keep CA and certificates in this Secret, which must exist (it may be empty), and in the webhook configuration the CA
+    /// as its caBundle and a token at the end of its path, without which nobody may ask for admission.
     #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with_all = ["tls_cert", "client_ca"])]
     tls_secret: Option<String>,
     /// Keep the client pair of kube-scheduler, and the CA it knows us by, in this Secret.
@@ -112,7 +116,7 @@ impl SecretArgs {
 }
 
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let policy = load_policy(args.policy.as_deref())?;
+    let policy = load_policy(args.policy.as_deref())?.keeping(args.policy_kept.clone());
     let embedded = match args.cluster.files() {
         Some(files) => Some(Arc::new(Embedded::load(&files)?)),
         None => None,
@@ -126,7 +130,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             (core, kept)
         }
         None => {
-            let cluster = Arc::new(args.cluster.connect().await?);
+            let cluster = Arc::new(super::connect().await?);
             let kept = args.secret.kept(Some(&cluster))?;
             (Core::spawn(cluster, policy, true)?, kept)
         }
@@ -149,6 +153,9 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if tls.is_none() && kept.is_none() {
         tracing::warn!("no --tls-cert: serving with a self-signed pair made in memory, which nobody else can verify");
     }
+    if !args.admission_client_name.is_empty() && kept.is_none() && args.client_ca.is_none() {
+        bail!("--admission-client-name needs --client-ca or --tls-secret: the CA of those certificates");
+    }
     if let Some(open) = open_door(kept.is_some(), args.client_ca.is_some(), !args.client_name.is_empty()) {
         tracing::warn!("{open}");
     }
@@ -167,6 +174,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         admission_names: args.admission_client_name.clone(),
         limits: Limits::default(),
     };
+    core.spawn_reload();
     if embedded.is_none() {
         core.spawn_sweep();
     }

@@ -4,6 +4,7 @@
 //! A change marks what it touches (a claim the pools it names, a node its local pools); `settle` looks at
 //! the marked and nothing else, once for a whole batch.
 
+mod cuts;
 mod hold;
 mod holders;
 mod ledger;
@@ -71,6 +72,7 @@ pub struct Index {
     reservations: reserve::Reservations,
     holds: hold::Holds,
     shapes: wiring::Shapes,
+    cut_shapes: cuts::CutShapes,
     free_nodes: Vec<NodeIx>,
     free_pools: Vec<PoolIx>,
     /// Positions of pools ever given.
@@ -105,6 +107,7 @@ impl Index {
             reservations: reserve::Reservations::default(),
             holds: hold::Holds::default(),
             shapes: wiring::Shapes::default(),
+            cut_shapes: cuts::CutShapes::default(),
             free_nodes: vec![],
             free_pools: vec![],
             pool_slots: 0,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::PoolKey;
 use crate::model::{Bits, Classified, CounterSet, Device, Name, Node, NodeScope, Slice, TaintRule};
-use crate::snapshot::{MaskCache, Pool, PoolDevice, PoolHealth, PoolIx};
+use crate::snapshot::{Cuts, MaskCache, Pool, PoolDevice, PoolHealth, PoolIx};
 
 /// A pool as the index keeps it.
 pub(super) struct Record {
@@ -147,6 +147,7 @@ pub(super) fn assemble(
         devices,
         by_name,
         counter_sets,
+        cuts: Cuts::default(),
         masks: MaskCache::default(),
         summary: std::sync::OnceLock::new(),
         boards: std::sync::OnceLock::new(),

@@ -43,7 +43,7 @@ impl Index {
         }
         let (ix, snapshot) = (record.ix, &self.snapshot);
         let rules: Vec<&TaintRule> = self.taint_rules.values().filter(|r| pools::is_about(r, key)).collect();
-        let (fresh, scopes) = pools::assemble(key, &record.slices, &rules, |device, scope| {
+        let (mut fresh, scopes) = pools::assemble(key, &record.slices, &rules, |device, scope| {
             let node = match scope {
                 NodeScope::Node(name) => snapshot.node_named(name),
                 _ => None,
@@ -57,6 +57,7 @@ impl Index {
         }
         let old = self.snapshot.pool(ix);
         if old.is_none_or(|old| !pools::same(&old.pool, &fresh)) {
+            fresh.cuts = self.cut_shapes.cuts(&fresh);
             self.set_pool(ix, Some(PoolState::untouched(Arc::new(fresh))));
             self.stale_states.insert(key.clone());
             // What its cards are joined by may be another matter now.

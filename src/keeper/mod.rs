@@ -2,6 +2,7 @@
 //! out and hands the pair to the server, every few seconds and without a leader: of two replicas that write at once
 //! one is told so and looks again. Knows no kinds of certificates and no API paths.
 
+mod door;
 mod objects;
 
 use std::sync::Arc;
@@ -12,17 +13,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::certs::keyring::Keyring;
 use crate::certs::rotation::{Action, Cause, Lifetimes, View, advance};
-use crate::certs::{DAY, Pair, client, trust};
+use crate::certs::{DAY, Pair, Token, client, trust};
 use crate::cluster::WriteError;
 use crate::cluster::secrets::CertStore;
 use crate::metrics::{Metrics, Readiness};
 use crate::model::NamespacedName;
 use crate::server::{Reloaded, Tls};
+use door::Door;
 
 pub use objects::data;
 
 /// How often the Secret is looked at.
 const EVERY: Duration = Duration::from_secs(10);
+/// Looks for which an API server may go by an old webhook configuration.
+const GRACE: u32 = 6;
+/// Between two looks, whoever asks for them.
+const LEAST: Duration = Duration::from_secs(1);
 /// Looks in a row when others write at the same time; then there is always the next one.
 const ATTEMPTS: usize = 5;
 
@@ -52,6 +58,9 @@ pub struct Keeper {
     readiness: Arc<Readiness>,
     /// The bundle that was found in place at the last look: another one there now is somebody else's doing.
     in_place: Option<String>,
+    /// The same of the path of admission.
+    path_in_place: Option<Token>,
+    door: Door,
     in_use: Option<InUse>,
     reminded: i64,
     said: String,
@@ -78,7 +87,10 @@ impl Keeper {
         metrics: Arc<Metrics>,
         readiness: Arc<Readiness>,
     ) -> Self {
+        let paths = tls.paths().clone();
+        metrics.on_render(move |metrics| metrics.admission_closed.set(i64::from(paths.closed())));
         Self {
+            door: Door::new(i64::try_from(grace(settings.lifetimes).as_secs()).unwrap_or(i64::MAX)),
             settings,
             store,
             clock,
@@ -87,6 +99,7 @@ impl Keeper {
             metrics,
             readiness,
             in_place: None,
+            path_in_place: None,
             in_use: None,
             reminded: 0,
             said: String::new(),
@@ -99,16 +112,20 @@ impl Keeper {
 
     /// Looks for ever. Whatever goes wrong is said, and what is in use stays in use.
     pub async fn run(mut self, stop: CancellationToken) {
-        let every = EVERY.min(Duration::from_secs(
-            u64::try_from(self.settings.lifetimes.leaf() / 10).unwrap_or(1).max(1),
-        ));
+        let every = every(self.settings.lifetimes);
+        let paths = self.tls.paths().clone();
+        let pause = || async {
+            tokio::time::sleep(LEAST).await;
+            // The sooner of the two.
+            let _ = tokio::time::timeout(every.saturating_sub(LEAST), paths.wanted()).await;
+        };
         loop {
             let faults = self.look().await.join("; ");
             if faults != self.said && !faults.is_empty() {
                 tracing::warn!(error = faults, "certificates: not all could be done, it is tried again");
             }
             self.said = faults;
-            if stop.run_until_cancelled(tokio::time::sleep(every)).await.is_none() {
+            if stop.run_until_cancelled(pause()).await.is_none() {
                 return;
             }
         }
@@ -116,8 +133,14 @@ impl Keeper {
 
     /// One look, and all that follows from it. What could not be done, in words; empty: all is as it should be.
     pub async fn look(&mut self) -> Vec<String> {
+        let paths = self.tls.paths().clone();
+        let _look = paths.look();
         for _ in 0..ATTEMPTS {
-            if let Ok(faults) = self.attempt().await {
+            if let Ok(mut faults) = self.attempt().await {
+                // The API server may quote what it did not like.
+                for ending in self.door.endings().filter(|e| !e.is_empty()) {
+                    faults.iter_mut().for_each(|fault| *fault = fault.replace(ending, "…"));
+                }
                 return faults;
             }
         }
@@ -162,7 +185,8 @@ impl Keeper {
             lifetimes,
             published: &published,
         };
-        let (before, garbled) = Keyring::read(&found);
+        let (before, garbled) = Keyring::read(&found, now);
+        self.see(now, webhooks.as_ref(), before.token());
         let ring = match advance(before, &view) {
             // The clock cannot be believed, or nothing can be signed: whatever follows would be as wrong.
             Err(error) => {
@@ -171,17 +195,18 @@ impl Keeper {
             }
             Ok((ring, done)) => {
                 let wanted = objects::with(&found, &ring.data());
-                let action = done.last().map_or("tidy", |(action, _)| name(*action));
+                let action = done.first().map_or("tidy", |(action, _)| name(*action));
                 if wanted == found {
                     ring
                 } else if self.put(action, &secret, &wanted, &mut faults).await? {
                     self.say(&done, &garbled);
                     ring
                 } else {
-                    Keyring::read(&found).0
+                    Keyring::read(&found, now).0
                 }
             }
         };
+        self.see(now, webhooks.as_ref(), ring.token());
         if let Some(webhooks) = webhooks.filter(|w| !w.is_null()) {
             self.publish(&webhooks, &ring, &mut faults).await?;
         }
@@ -230,28 +255,69 @@ impl Keeper {
         self.outcome(action, written, hint, faults)
     }
 
+    /// Tells the server which paths of admission are good. `webhooks`: None, not registered; null, it could not be read, and
+    /// what is known stays good for its time.
+    fn see(&mut self, now: i64, webhooks: Option<&Value>, token: Option<&Token>) {
+        let paths = self.tls.paths();
+        let endings = match webhooks {
+            Some(Value::Null) => return,
+            Some(webhooks) => objects::endings(webhooks),
+            None => None,
+        };
+        // Who calls us and by which path nobody knows.
+        let Some(endings) = endings else {
+            self.door.forget();
+            return paths.any();
+        };
+        let ours = token.map(|t| t.as_str().to_owned());
+        match self.door.see(now, endings.into_iter().chain(ours)) {
+            None => paths.any(),
+            Some(good) => paths.only(good, grace(self.settings.lifetimes)),
+        }
+    }
+
     async fn publish(&mut self, webhooks: &Value, ring: &Keyring, faults: &mut Vec<String>) -> Result<(), Conflict> {
-        let bundle = ring.bundle();
+        let (bundle, token) = (ring.bundle(), ring.token());
         if bundle.is_empty() {
             return Ok(());
         }
-        match objects::patch(webhooks, &bundle) {
-            Err(why) => faults.push(self.failed("bundle", why)),
-            Ok(None) => self.in_place = Some(bundle),
-            Ok(Some(patch)) => {
-                let written = self.store.patch_webhooks(&self.settings.webhooks, &patch).await;
-                if self.outcome("bundle", written, "", faults)? {
-                    if self.in_place.as_ref() == Some(&bundle) {
-                        self.count("bundle", Cause::Healed);
-                        tracing::warn!("somebody had changed the caBundle of the webhook; it is ours again");
-                    } else {
-                        self.count("bundle", Cause::Due);
-                        tracing::info!("the caBundle of the webhook was written");
+        let change = match objects::change(webhooks, &bundle, token) {
+            Err(why) => {
+                faults.push(self.failed("bundle", why));
+                return Ok(());
+            }
+            Ok(change) => change,
+        };
+        if let Some(change) = change {
+            let written = self.store.patch_webhooks(&self.settings.webhooks, &change.patch).await;
+            let action = if change.bundle { "bundle" } else { "path" };
+            if !self.outcome(action, written, "", faults)? {
+                return Ok(());
+            }
+            // What was ours already and is not there now.
+            let (bundle, path) = (
+                self.in_place.as_ref() == Some(&bundle),
+                self.path_in_place.as_ref() == token,
+            );
+            for (action, changed, reset) in [("bundle", change.bundle, bundle), ("path", change.path, path)] {
+                match (changed, reset) {
+                    (false, _) => {}
+                    (true, true) => {
+                        self.count(action, Cause::Healed);
+                        tracing::warn!(
+                            action,
+                            "somebody had changed the webhook configuration; it is ours again"
+                        );
                     }
-                    self.in_place = Some(bundle);
+                    (true, false) => {
+                        self.count(action, Cause::Due);
+                        tracing::info!(action, "the webhook configuration was written");
+                    }
                 }
             }
         }
+        self.in_place = Some(bundle);
+        self.path_in_place = token.cloned();
         Ok(())
     }
 
@@ -303,7 +369,10 @@ impl Keeper {
     /// What was written to the Secret.
     fn say(&self, done: &[(Action, Cause)], garbled: &[&'static str]) {
         if !garbled.is_empty() {
-            tracing::warn!(keys = garbled.join(", "), "unusable parts of the Secret were replaced");
+            tracing::warn!(
+                keys = garbled.join(", "),
+                "unusable or strange parts of the Secret were put aside"
+            );
         }
         for &(action, cause) in done {
             // A start in the middle of a life is none.
@@ -362,12 +431,23 @@ impl Keeper {
     }
 }
 
+fn every(lifetimes: Lifetimes) -> Duration {
+    EVERY.min(Duration::from_secs(
+        u64::try_from(lifetimes.leaf() / 10).unwrap_or(1).max(1),
+    ))
+}
+
+fn grace(lifetimes: Lifetimes) -> Duration {
+    every(lifetimes) * GRACE
+}
+
 fn name(action: Action) -> &'static str {
     match action {
         Action::Begin => "begin",
         Action::Announce => "announce",
         Action::Switch => "switch",
         Action::Sign => "sign",
+        Action::Path => "path",
         Action::Tidy => "tidy",
     }
 }

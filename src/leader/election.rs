@@ -15,7 +15,7 @@ use crate::model::Name;
 pub(super) type At = Duration;
 
 /// How long, and how often. `renew` < `lease`: the difference is what clocks that run unequally and writes that are
-/// executed late may take.
+/// executed late may take. `retry` is small, since whoever follows sees the last renewal that much later at worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Others wait this long for a holder that is silent.
@@ -29,9 +29,9 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            lease: Duration::from_secs(15),
-            renew: Duration::from_secs(10),
-            retry: Duration::from_secs(2),
+            lease: Duration::from_secs(10),
+            renew: Duration::from_secs(6),
+            retry: Duration::from_secs(1),
         }
     }
 }

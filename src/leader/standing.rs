@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::model::Name;
@@ -131,6 +131,14 @@ impl Leadership {
         Err(NotLeading(words.into()))
     }
 
+    /// Returns when this replica is not on the way to leading: it leads, or it was not elected; at `by` at the latest.
+    pub async fn becoming(&self, by: Instant) {
+        let mut standing = self.standing.clone();
+        let settled = standing.wait_for(|s| s.leads().is_some() || s.lead.is_none_or(|l| l.over()));
+        // Whatever ended the wait, `term` says what is the case.
+        let _ = timeout_at(by, settled).await;
+    }
+
     /// Whether this replica may bind now.
     pub fn leads(&self) -> bool {
         self.standing.borrow().leads().is_some()
@@ -234,6 +242,12 @@ impl Lever {
             });
             standing.proven = term;
         });
+    }
+
+    /// Elected, and not leading yet.
+    pub(crate) fn choose(&self, term: u64) {
+        self.elect(term);
+        self.0.send_modify(|standing| standing.proven = 0);
     }
 
     pub(crate) fn depose(&self) {

@@ -1,8 +1,8 @@
 //! The closed sets that stand in metric labels. A name of a pod or a text of an error never does.
 
 /// What was done about the certificates of the Secret.
-pub(super) const ROTATIONS: [&str; 8] = [
-    "look", "begin", "announce", "switch", "sign", "tidy", "bundle", "client",
+pub(super) const ROTATIONS: [&str; 9] = [
+    "look", "begin", "announce", "switch", "sign", "path", "tidy", "bundle", "client",
 ];
 /// `healed`: something was missing, unusable or reset. `conflict`: another replica was first.
 pub(super) const ROTATED: [&str; 4] = ["done", "healed", "conflict", "error"];
@@ -37,6 +37,27 @@ impl Verb {
             Self::Preempt => "preempt",
             Self::Mutate => "mutate",
             Self::Other => "other",
+        }
+    }
+}
+
+/// What became of a policy in the file. Closed set: metric label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyLoad {
+    Taken,
+    /// It is wrong: the one before stays.
+    Refused,
+    Unreadable,
+}
+
+impl PolicyLoad {
+    pub const ALL: [Self; 3] = [Self::Taken, Self::Refused, Self::Unreadable];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Refused => "refused",
+            Self::Unreadable => "unreadable",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Admitted, Bound, GivenBack, MOST_DOMAINS, Metrics, Outcome, Port, Verb};
+use super::{Admitted, Bound, GivenBack, MOST_DOMAINS, Metrics, Outcome, PolicyLoad, Port, Verb};
 use prometheus::IntCounter;
 
 use crate::audit;
@@ -47,6 +47,18 @@ impl Metrics {
                 .with_label_values(&[verb.as_str()])
                 .inc_by(count.into());
         }
+    }
+
+    /// The policy whose text has this hash is in force from this time on (seconds since the epoch).
+    pub fn policy_in_force(&self, hash: i64, since: i64) {
+        self.policy_hash.set(hash);
+        self.policy_since.set(since);
+    }
+
+    /// The policy's file was read, or could not be.
+    pub fn policy_read(&self, how: PolicyLoad) {
+        self.policy_loads.with_label_values(&[how.as_str()]).inc();
+        self.policy_wrong.set(i64::from(how != PolicyLoad::Taken));
     }
 
     pub fn bind(&self, outcome: Bound) {

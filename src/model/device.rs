@@ -212,6 +212,12 @@ impl Device {
             .is_some_and(|t| &**t == "mig" || t.ends_with("-partition"))
     }
 
+    /// What a partition is called: `3g.40gb` of NVIDIA's `profile`, `cpx_nps4` of AMD's `partitionProfile`. AMD's whole
+    /// cards have one, too (`spx_nps1`).
+    pub fn profile(&self) -> Option<&Name> {
+        self.text("profile").or_else(|| self.text("partitionProfile"))
+    }
+
     pub fn capacity(&self, domain: &str, name: &str) -> Option<&Capacity> {
         self.capacity
             .iter()

@@ -3,6 +3,7 @@
 //! Everything here is plain immutable data: `convert` makes it, the index keeps it, `placement` reads it.
 //! It owns no behaviour beyond what a value can say about itself.
 
+pub mod alike;
 mod allocation;
 mod bits;
 mod claim;

@@ -1,6 +1,7 @@
 //! What a choice of devices on one node costs, in the order in which that matters.
 
 use super::offer::Offer;
+use super::slots::Loss;
 use super::view::{Dev, View};
 use crate::snapshot::Wiring;
 use crate::topology::{Cards, Link, Nearness};
@@ -50,9 +51,13 @@ pub(super) struct Key {
     pub(super) cost: u32,
     /// The same between all cards of the pod: requests that could be near one another are.
     pub(super) across_cost: u32,
+    /// Partitions that others lose.
+    pub(super) lost: u32,
     /// Groups of four and more cards that others lose.
     pub(super) big: u32,
     pub(super) power: Power,
+    /// What was left of the cards that are cut, so that the fullest are used first.
+    pub(super) vacant: u32,
     /// The worst pair, costs being equal.
     pub(super) near: Nearness,
     pub(super) across: Nearness,
@@ -114,9 +119,18 @@ impl Chosen {
     }
 }
 
+/// The least that what is still to be chosen adds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Floor {
+    pub(super) lost: u32,
+    pub(super) power: Power,
+    pub(super) near: Nearness,
+}
+
 /// What is chosen on the way to a frame.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SoFar {
+    pub(super) loss: Loss,
     pub(super) power: Power,
     /// Links within the requests that are complete.
     pub(super) near: Nearness,
@@ -127,7 +141,14 @@ pub(super) struct SoFar {
 }
 
 impl SoFar {
-    pub(super) fn with(self, view: &View<'_>, offer: &Offer<'_>, dev: &Dev<'_>, watts: Option<u32>) -> Self {
+    pub(super) fn with(
+        self,
+        view: &View<'_>,
+        offer: &Offer<'_>,
+        dev: &Dev<'_>,
+        watts: Option<u32>,
+        loss: Loss,
+    ) -> Self {
         let power = self.power.plus(watts, 1);
         // Looking at a device is not talking to it.
         if offer.alternative.request.admin_access {
@@ -141,6 +162,7 @@ impl SoFar {
             self.request
         };
         Self {
+            loss: self.loss.plus(loss),
             power,
             all,
             request,
@@ -158,9 +180,9 @@ impl SoFar {
     }
 
     /// What this costs, and whatever follows on top of `floor`.
-    pub(super) fn key(&self, view: &View<'_>, near: Nearness, floor: (Power, Nearness)) -> Key {
+    pub(super) fn key(&self, view: &View<'_>, near: Nearness, floor: Floor) -> Key {
         let lost = view.lost(self.all.cards);
-        let near = self.near.joined(near).joined(floor.1);
+        let near = self.near.joined(near).joined(floor.near);
         // The pairs within requests are among the pod's.
         let across = match view.links_count {
             true => self.all.near(view.wiring).max(near),
@@ -171,8 +193,10 @@ impl SoFar {
             across_cost: across.sum(),
             near,
             across,
+            lost: self.loss.lost.saturating_add(floor.lost),
             big: lost.big,
-            power: self.power.and(floor.0),
+            power: self.power.and(floor.power),
+            vacant: self.loss.vacant,
             pairs: lost.pairs,
         }
     }

@@ -149,6 +149,11 @@ impl<'a> CardLimit<'a> {
         })
     }
 
+    /// Whether it adds a card, as long as no other device of the card is chosen.
+    pub(super) fn counts(&self, dev: usize) -> bool {
+        self.cards[dev].is_some()
+    }
+
     /// Devices of one card are not interchangeable with others.
     pub(super) fn tells_apart(&self, dev: usize) -> bool {
         self.joined[dev]

@@ -22,6 +22,7 @@ mod quick;
 mod result;
 mod score;
 mod search;
+mod slots;
 mod solve;
 mod state;
 mod view;
@@ -54,6 +55,8 @@ pub struct Rules {
     pub nearness: Vec<Name>,
     /// What pods of namespaces may have; the first that matches counts. Shared: rules are made for every request.
     pub allowed: Arc<[NamespaceLimits]>,
+    /// How much each partition profile is asked for (`whole`: uncut cards), as weights; what is not named has 1.
+    pub demand: Arc<[(Name, u32)]>,
 }
 
 /// Of the labels in use: one NVLink domain, the rack, the zone.
@@ -71,6 +74,7 @@ impl Default for Rules {
             topology: Topology::default(),
             nearness: NEARNESS.map(Name::from).to_vec(),
             allowed: Arc::default(),
+            demand: Arc::default(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::key::Chosen;
 use super::offer::{Candidate, Offer};
+use super::slots::Loss;
 use super::state::Relaxed;
 use super::view::View;
 use crate::topology::{Cards, Nearness};
@@ -40,6 +41,12 @@ pub(super) struct Order {
     pub(super) fails: bool,
     /// A choice can rule out others beyond the device itself, through constraints or counters.
     pub(super) tangled: bool,
+    /// Devices are cut from cards, and what others lose orders the picks; else watts do.
+    pub(super) cut: bool,
+    /// What one of them draws at least.
+    pub(super) draws: Option<u32>,
+    /// The least that others lose by any of them.
+    pub(super) loses: u32,
     /// What draws less is the better choice: no links, no cards of which groups could be broken.
     pub(super) by_power: bool,
     /// How near the cards of the request are at best, whatever else is chosen.
@@ -66,17 +73,48 @@ pub(super) fn drawn(view: &View<'_>, offer: &Offer<'_>, candidate: &Candidate) -
     }
 }
 
+/// A share may take nothing that is not taken already.
+fn loses(view: &View<'_>, candidate: &Candidate) -> u32 {
+    match candidate.takes {
+        Some(_) => 0,
+        None => view.slots.least(candidate.dev),
+    }
+}
+
+/// Cards that lose least by a single device first, each with its own devices together: who needs several fills one card
+/// before the next.
+fn by_card(view: &View<'_>, offer: &Offer<'_>, picks: &mut [usize]) {
+    let dev = |i: &usize| offer.candidates[*i].dev;
+    let mut least: Vec<Option<Loss>> = vec![];
+    for pick in picks.iter() {
+        if let Some(card) = view.slots.card_of(dev(pick)) {
+            let alone = view.slots.alone(dev(pick));
+            least.resize(least.len().max(card + 1), None);
+            least[card] = Some(least[card].map_or(alone, |known| known.min(alone)));
+        }
+    }
+    picks.sort_by_cached_key(|i| {
+        let card = view.slots.card_of(dev(i));
+        let of_card = card.and_then(|card| least[card]).unwrap_or_default();
+        (of_card, card, view.slots.alone(dev(i)))
+    });
+}
+
 impl Order {
     pub(super) fn of(view: &View<'_>, offer: &Offer<'_>, how: How) -> Self {
         let admitted = |i: &usize| how.classes.admit(view, offer, &offer.candidates[*i]);
         let mut picks = Vec::with_capacity(offer.candidates.len());
         picks.extend((0..offer.candidates.len()).filter(admitted));
+        let cut = !view.slots.is_empty() && !offer.alternative.request.admin_access;
         if !how.first_only {
             // Stable: equal watts stay in device order.
             picks.sort_by_key(|i| {
                 let watts = drawn(view, offer, &offer.candidates[*i]);
                 (watts.is_none(), watts)
             });
+            if cut {
+                by_card(view, offer, &mut picks);
+            }
         }
         Self {
             fails: picks.iter().any(|i| offer.candidates[*i].failed),
@@ -86,7 +124,7 @@ impl Order {
             },
             by_power: {
                 let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
-                offer.alternative.request.admin_access || devices.all(|d| d.card.is_none())
+                offer.alternative.request.admin_access || !cut && devices.all(|d| d.card.is_none())
             },
             adds: match &view.budget {
                 Some(budget) if !offer.alternative.request.admin_access => {
@@ -94,6 +132,19 @@ impl Order {
                 }
                 _ => 0,
             },
+            draws: picks
+                .iter()
+                .filter_map(|i| drawn(view, offer, &offer.candidates[*i]))
+                .min(),
+            loses: match cut {
+                true => picks
+                    .iter()
+                    .map(|i| loses(view, &offer.candidates[*i]))
+                    .min()
+                    .unwrap_or(0),
+                false => 0,
+            },
+            cut,
             picks,
             near: Nearness::ZERO,
         }

@@ -2,7 +2,7 @@
 //! device order where that is equal. Bounded by steps.
 
 use super::demand::RESULTS;
-use super::key::{Key, Power, SoFar};
+use super::key::{Floor, Key, Power, SoFar};
 use super::offer::{Candidate, Offer};
 use super::order::{How, Order, drawn};
 use super::state::State;
@@ -62,12 +62,12 @@ struct Search<'s, 'v> {
     offers: &'s [usize],
     /// By request.
     orders: Vec<Order>,
-    /// By request: the least that this and all later requests draw, and how near their cards can be at best.
-    floors: Vec<(Power, Nearness)>,
+    /// By request: of this and all later requests.
+    floors: Vec<Floor>,
     state: State<'v>,
     picks: Vec<Vec<usize>>,
     /// Of all frames, one after the other.
-    tried: Vec<usize>,
+    tried: Vec<Kind>,
     best: Option<(Key, Vec<Vec<usize>>)>,
     first_only: bool,
     /// The cards of the pod must all reach each other.
@@ -92,6 +92,14 @@ struct Frame {
     tried: usize,
     /// The position of the order that is taken now.
     held: Option<usize>,
+}
+
+/// Devices of one kind lead to the same sets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Device(usize),
+    /// A kind of card of which nothing is chosen, and the place on it.
+    Cut(usize, usize),
 }
 
 /// What a frame does next.
@@ -134,15 +142,22 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
         }
         orders.push(order);
     }
-    let mut floors = vec![(Power::default(), Nearness::ZERO); orders.len() + 1];
+    let mut floors = vec![Floor::default(); orders.len() + 1];
     if !how.first_only {
         for r in (0..orders.len()).rev() {
             let offer = &view.requests[r].offers[offers[r]];
             // By order, the first of them draw least.
             let least = orders[r].picks.iter().take(offer.asked);
-            let watts = least.map(|i| drawn(view, offer, &offer.candidates[*i]));
-            let power = watts.fold(floors[r + 1].0, |sum, watts| sum.plus(watts, 1));
-            floors[r] = (power, floors[r + 1].1.joined(orders[r].near));
+            let watts = least.map(|i| match orders[r].cut {
+                true => orders[r].draws,
+                false => drawn(view, offer, &offer.candidates[*i]),
+            });
+            let later = floors[r + 1];
+            floors[r] = Floor {
+                lost: later.lost.saturating_add(times(orders[r].loses, offer.asked)),
+                power: watts.fold(later.power, |sum, watts| sum.plus(watts, 1)),
+                near: later.near.joined(orders[r].near),
+            };
         }
     }
     let mut search = Search {
@@ -172,6 +187,10 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
         (None, Some(stopped)) => stopped,
         (None, None) => Outcome::Nothing,
     }
+}
+
+fn times(amount: u32, n: usize) -> u32 {
+    amount.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
 /// Whether no claim would get more results than the API lets it have.
@@ -237,7 +256,7 @@ impl<'v> Search<'_, 'v> {
             stack.push(self.frame(request, self.offer(request).asked, 0, so_far));
             return;
         }
-        let key = so_far.key(self.view, Nearness::ZERO, (Power::default(), Nearness::ZERO));
+        let key = so_far.key(self.view, Nearness::ZERO, Floor::default());
         if self.best.as_ref().is_none_or(|(best, _)| key < *best) {
             self.best = Some((key, self.picks.clone()));
         }
@@ -246,12 +265,19 @@ impl<'v> Search<'_, 'v> {
     /// Whether no set that is found from here on can be better than what there is.
     fn hopeless(&self, frame: &Frame, so_far: &SoFar, watts: Option<u32>) -> bool {
         let Some((best, _)) = &self.best else { return false };
+        let (order, later) = (&self.orders[frame.request], self.floors[frame.request + 1]);
+        let rest = frame.missing - 1;
         // By order, the rest of this request draws no less than this device a piece.
-        let rest = u32::try_from(frame.missing - 1).unwrap_or(u32::MAX);
-        let (power, near) = self.floors[frame.request + 1];
-        let floor = (Power::default().plus(watts, rest).and(power), near);
+        let watts = if order.cut { order.draws } else { watts };
+        let floor = Floor {
+            lost: later.lost.saturating_add(times(order.loses, rest)),
+            power: Power::default()
+                .plus(watts, u32::try_from(rest).unwrap_or(u32::MAX))
+                .and(later.power),
+            near: later.near,
+        };
         let chosen = so_far.request.near(self.view.wiring);
-        so_far.key(self.view, chosen.max(self.orders[frame.request].near), floor) >= *best
+        so_far.key(self.view, chosen.max(order.near), floor) >= *best
     }
 
     fn frame(&self, request: usize, missing: usize, at: usize, so_far: SoFar) -> Frame {
@@ -268,6 +294,14 @@ impl<'v> Search<'_, 'v> {
 
     fn candidate(&self, request: usize, at: usize) -> &'v Candidate {
         &self.offer(request).candidates[self.orders[request].picks[at]]
+    }
+
+    /// What it is interchangeable with at this place.
+    fn kind(&self, dev: usize) -> Kind {
+        match self.state.cut_of_untouched(dev) {
+            Some((card, cut)) => Kind::Cut(card, cut),
+            None => Kind::Device(self.view.devices[dev].kind),
+        }
     }
 
     /// Whether as many as are missing fit one by one. Without this, every subset of a group that is too small would
@@ -294,7 +328,7 @@ impl<'v> Search<'_, 'v> {
         let claim = self.view.requests[frame.request].claim;
         self.picks[frame.request].pop();
         self.state.give_back(claim, self.offer(frame.request), candidate);
-        self.tried.push(self.view.devices[candidate.dev].kind);
+        self.tried.push(self.kind(candidate.dev));
     }
 
     /// Finds the frame's next candidate and takes it.
@@ -334,7 +368,8 @@ impl<'v> Search<'_, 'v> {
                     path: way,
                 });
             }
-            if self.tried[frame.tried..].contains(&dev.kind) {
+            let kind = self.kind(candidate.dev);
+            if self.tried[frame.tried..].contains(&kind) {
                 continue;
             }
             if *self.steps == 0 {
@@ -342,7 +377,7 @@ impl<'v> Search<'_, 'v> {
             }
             *self.steps -= 1;
             let watts = drawn(view, offer, candidate);
-            let so_far = frame.so_far.with(view, offer, dev, watts);
+            let so_far = frame.so_far.with(view, offer, dev, watts, self.state.loss(candidate));
             if self.cliques && !so_far.all.is_clique(view.wiring) {
                 continue;
             }

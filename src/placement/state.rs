@@ -4,6 +4,7 @@
 use super::limit::Tally;
 use super::offer::{Candidate, Offer, given, left};
 use super::power::Meter;
+use super::slots::{Loss, Taken};
 use super::view::View;
 use crate::model::{AttributeValue, ConstraintKind};
 
@@ -33,6 +34,8 @@ pub(super) struct State<'v> {
     meter: Option<Meter<'v>>,
     /// None: no limit of cards, or not looked at.
     tally: Option<Tally<'v>>,
+    /// None: no device is cut from a card.
+    cuts: Option<Taken<'v>>,
 }
 
 #[derive(Clone, Default)]
@@ -55,6 +58,7 @@ impl<'v> State<'v> {
             values: vec![vec![]; view.rules.len()],
             meter: view.budget.as_ref().filter(|_| !relaxed.power).map(Meter::new),
             tally: view.limit.as_ref().filter(|_| !relaxed.limit).map(Tally::new),
+            cuts: (!view.slots.is_empty()).then(|| view.slots.start()),
         }
     }
 
@@ -73,6 +77,19 @@ impl<'v> State<'v> {
         self.meter.as_ref().is_none_or(|m| m.affords(watts))
     }
 
+    /// What others lose by the device, beside what is chosen.
+    pub(super) fn loss(&self, candidate: &Candidate) -> Loss {
+        match &self.cuts {
+            Some(cuts) if !self.counts_already(candidate) => cuts.loses(candidate.dev),
+            _ => Loss::default(),
+        }
+    }
+
+    /// What the device is interchangeable with for the card it is cut from, where nothing is chosen of that card.
+    pub(super) fn cut_of_untouched(&self, dev: usize) -> Option<(usize, usize)> {
+        self.cuts.as_ref()?.untouched(dev)
+    }
+
     /// Takes the device for the claim, or says no and changes nothing.
     pub(super) fn take(&mut self, claim: usize, offer: &Offer<'v>, candidate: &Candidate) -> bool {
         let admin = offer.alternative.request.admin_access;
@@ -83,12 +100,16 @@ impl<'v> State<'v> {
             self.values[*rule].extend(self.view.rules[*rule].values[candidate.dev]);
         }
         if !admin {
+            let counts_already = self.counts_already(candidate);
             self.draw(candidate, 1);
             if let Some(meter) = &mut self.meter {
                 meter.take(candidate);
             }
             if let Some(tally) = &mut self.tally {
                 tally.take(candidate);
+            }
+            if let Some(cuts) = self.cuts.as_mut().filter(|_| !counts_already) {
+                cuts.take(candidate.dev);
             }
         }
         if candidate.takes.is_none() {
@@ -112,6 +133,10 @@ impl<'v> State<'v> {
             }
             if let Some(tally) = &mut self.tally {
                 tally.give_back(candidate);
+            }
+            let counts_still = self.counts_already(candidate);
+            if let Some(cuts) = self.cuts.as_mut().filter(|_| !counts_still) {
+                cuts.give_back(candidate.dev);
             }
         }
         if candidate.takes.is_none() {

@@ -8,6 +8,7 @@ use super::matching::{Matching, failure, matching};
 use super::offer::{Candidate, Offer, counters_of};
 use super::power::Budget;
 use super::quick::Place;
+use super::slots::Slots;
 use super::words::{Shortage, unhealthy, unhealthy_reason};
 use super::{Context, Topology};
 use crate::model::{AttributeValue, Constraint, Count, Name, Refusal};
@@ -37,6 +38,8 @@ pub(super) struct View<'a> {
     pub(super) held: Chosen,
     /// Free whole cards by wattage class: multi-GPU pods are of one class, so that groups are.
     pub(super) free: Vec<Cards>,
+    /// The cards that its devices are cut from.
+    pub(super) slots: Slots<'a>,
     /// What power budgets leave the pod. None: no budget has a say.
     pub(super) budget: Option<Budget<'a>>,
     /// How many cards the pod may still be given. None: more than it asks for.
@@ -138,6 +141,7 @@ impl<'a> View<'a> {
                 view.limit = CardLimit::of(ctx, demand, node, (&view.pools, &view.devices), asked);
             }
         }
+        view.slots = Slots::of(&view, &ctx.rules.demand);
         view.sort_into_kinds();
         Ok((view, failed))
     }
@@ -324,6 +328,25 @@ impl<'a> View<'a> {
         let key = |i: usize| (&likeness[i], &members[i * width..][..width]);
         let values = |i: usize| self.rules.iter().map(move |r| r.values[i]);
         let by_kind = |a: usize, b: usize| key(a).cmp(&key(b)).then_with(|| values(a).cmp(values(b)));
+        if !self.slots.is_empty() {
+            let mut slots = std::mem::take(&mut self.slots);
+            slots.sort_cards(|i| {
+                let dev = &self.devices[i];
+                let alone = (dev.info.device.allow_multiple || !dev.twins.is_empty()).then_some(i);
+                let watts = self.budget.as_ref().map(|b| b.kind(i).0);
+                let counts = self.limit.as_ref().is_some_and(|limit| limit.counts(i));
+                let sees = (
+                    dev.class,
+                    dev.watts,
+                    &members[i * width..][..width],
+                    watts,
+                    counts,
+                    alone,
+                );
+                (sees, values(i).collect::<Vec<_>>())
+            });
+            self.slots = slots;
+        }
         // Sorted rather than hashed, and not even that where devices are alike or in order already: mostly they are.
         let mut kinds = vec![0; self.devices.len()];
         let in_order = (1..kinds.len()).all(|i| {

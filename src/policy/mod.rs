@@ -1,21 +1,28 @@
 //! What the operator decides: one YAML file, read whole or refused whole, and the classes devices get from it.
 //!
-//! `raw` is the shape of the file, `read` turns it into a `Policy` that cannot be wrong (or into every error at once),
-//! `catalogue` knows what products draw, `classify` gives each device its class. Nothing here reads files, watches
+//! `fields` reads a value with its place, `read` makes a `Policy` of them that cannot be wrong (or every error at once),
+//! `catalogue` knows what products draw, `classify` gives each device its class, `census` counts what the rules are
+//! about and `doubts` says what in them is probably not meant. Nothing here reads files, watches
 //! for changes or applies a patch: `app` reloads, `admission` patches, `placement` places.
 
 mod catalogue;
+mod census;
 mod classify;
+mod doubts;
+mod fields;
 mod names;
 mod product;
-mod raw;
 mod read;
 mod read_class;
+mod read_namespace;
 mod types;
 mod watts;
 
 pub use catalogue::{BoardPower, board_power};
+pub use census::{Census, ClassReport, NamespaceReport};
 pub use classify::PolicyClassifier;
+pub use doubts::doubts;
+pub use names::HAMI_AMOUNTS;
 pub use product::class_name;
 pub use read::PolicyError;
 pub use types::{Class, Defaults, NamespaceRule, NodeOrder, Placement, PodPatch, Policy, PowerDomain};

@@ -50,8 +50,19 @@ pub(super) fn label_value(text: &str) -> Result<(), &'static str> {
         .ok_or("use at most 63 of letters, digits, -, _ and ., beginning and ending with a letter or digit")
 }
 
+/// Resources of HAMi beside the card count: they say how much of a card, not how many.
+pub const HAMI_AMOUNTS: [&str; 4] = [
+    "nvidia.com/gpumem",
+    "nvidia.com/gpumem-percentage",
+    "nvidia.com/gpucores",
+    "nvidia.com/priority",
+];
+
 /// A resource of somebody's own: `domain/name` outside `kubernetes.io`.
 pub(super) fn extended_resource(text: &str) -> Result<(), &'static str> {
+    if HAMI_AMOUNTS.contains(&text) {
+        return Err("an amount of a card of HAMi's, not a number of devices: it cannot be claimed");
+    }
     let domain = text.split_once('/').map(|(domain, _)| domain);
     let own = domain.is_some_and(|d| d != "kubernetes.io" && !d.ends_with(".kubernetes.io"));
     (own && qualified(text).is_ok())
@@ -85,7 +96,14 @@ mod tests {
             (
                 extended_resource,
                 vec!["nvidia.com/gpu", "amd.com/gpu"],
-                vec!["gpu", "cpu", "kubernetes.io/batch", "x.kubernetes.io/y", ""],
+                vec![
+                    "gpu",
+                    "cpu",
+                    "kubernetes.io/batch",
+                    "x.kubernetes.io/y",
+                    "nvidia.com/gpumem",
+                    "",
+                ],
             ),
         ] {
             for text in good {

@@ -4,13 +4,13 @@
 //! this and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::raw::{RawDefaults, RawNamespace, RawPlacement, RawPower};
-use super::types::{Defaults, NamespaceRule, NodeOrder, Placement, Policy, PowerDomain};
+use super::fields::{Errors, Field, Fields};
+use super::types::{Defaults, NodeOrder, Placement, Policy, PowerDomain};
 use super::{names, watts};
 use crate::model::{DEFAULT_SCHEDULER, Name};
 use crate::placement::Topology;
@@ -19,20 +19,8 @@ use crate::selector::Selectors;
 const API_VERSION: &str = "wattlane.dev/v1alpha1";
 const KIND: &str = "PlacementPolicy";
 const MOST_DOMAIN_WATTS: u64 = 1_000_000_000;
-/// Bounds the work of classifying a device, and of reporting errors.
-const MOST_ITEMS: usize = 256;
 /// Labels by which nodes are near or far.
 const MOST_LEVELS: usize = 8;
-const SECTIONS: [&str; 8] = [
-    "apiVersion",
-    "kind",
-    "metadata",
-    "classes",
-    "placement",
-    "power",
-    "namespaces",
-    "defaults",
-];
 
 /// One thing that is wrong with a policy file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -58,32 +46,29 @@ impl Policy {
     /// Reads a policy file. Selectors of classes are compiled through `selectors`.
     ///
     /// # Errors
-    /// Everything that is wrong, in the order of the file's sections; never an empty list.
+    /// Everything that is wrong, section by section, up to twenty and how many there are more; never an empty list.
     pub fn read(text: &str, selectors: &Selectors) -> Result<Self, Vec<PolicyError>> {
         let mut reader = Reader {
             selectors,
-            errors: vec![],
+            errors: Errors::default(),
         };
         let policy = reader.policy(text);
         match policy {
             Some(policy) if reader.errors.is_empty() => Ok(policy),
-            _ => Err(reader.errors),
+            _ => Err(reader.errors.into_list()),
         }
     }
 }
 
-/// Collects errors while it reads. The sections about classes are in `read_class`.
+/// Collects errors while it reads. `classes` is in `read_class`, `namespaces` in `read_namespace`.
 pub(super) struct Reader<'a> {
     pub(super) selectors: &'a Selectors,
-    errors: Vec<PolicyError>,
+    pub(super) errors: Errors,
 }
 
 impl Reader<'_> {
     pub(super) fn error(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.errors.push(PolicyError {
-            path: path.into(),
-            message: message.into(),
-        });
+        self.errors.say(path, message);
     }
 
     pub(super) fn check(&mut self, path: impl Into<String>, text: &str, rule: fn(&str) -> Result<(), &'static str>) {
@@ -101,117 +86,72 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let Value::Object(mut root) = root else {
-            self.error("", format!("expected a {KIND}, a mapping of {}", SECTIONS.join(", ")));
+        let Value::Object(root) = root else {
+            self.error(
+                "",
+                format!("expected a {KIND}: a mapping with apiVersion, kind and its sections"),
+            );
             return None;
         };
-        for key in root.keys().filter(|k| !SECTIONS.contains(&k.as_str())) {
-            self.errors.push(PolicyError {
-                path: key.clone(),
-                message: format!("unknown field; known are {}", SECTIONS.join(", ")),
-            });
-        }
+        let mut root = Fields::of(String::new(), root);
         for (key, want) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-            if root.get(key).and_then(Value::as_str) != Some(want) {
+            let field = root.field(key);
+            if field.any().as_ref().and_then(Value::as_str) != Some(want) {
                 self.error(key, format!("must be {want}"));
             }
         }
-        Some(Policy {
-            classes: self.classes(&mut root),
-            placement: self.placement(&mut root),
-            power: self.power(&mut root),
-            namespaces: self.namespaces(&mut root),
-            defaults: self.defaults(&mut root),
+        // Whatever tools put there.
+        root.field("metadata");
+        let policy = Policy {
+            classes: self.classes(root.field("classes")),
+            placement: self.placement(root.field("placement")),
+            power: self.power(root.field("power")),
+            namespaces: self.namespaces(root.field("namespaces")),
+            defaults: self.defaults(root.field("defaults")),
             allowed: OnceLock::new(),
-        })
-    }
-
-    /// The items of a list section that have the right shape, with their paths.
-    pub(super) fn list<T: DeserializeOwned>(
-        &mut self,
-        root: &mut Map<String, Value>,
-        section: &str,
-    ) -> Vec<(String, T)> {
-        let items = match root.remove(section) {
-            None | Some(Value::Null) => return vec![],
-            Some(Value::Array(items)) => items,
-            Some(_) => {
-                self.error(section, "must be a list");
-                return vec![];
-            }
         };
-        if items.len() > MOST_ITEMS {
-            self.error(section, format!("has {} entries; at most {MOST_ITEMS}", items.len()));
-            return vec![];
-        }
-        let items = items.into_iter().enumerate();
-        items
-            .filter_map(|(i, item)| {
-                let path = format!("{section}[{i}]");
-                Some((path.clone(), self.shape(&path, item)?))
-            })
-            .collect()
+        root.close(&mut self.errors);
+        Some(policy)
     }
 
-    fn shape<T: DeserializeOwned>(&mut self, path: &str, value: Value) -> Option<T> {
-        // serde would read a list as the fields in order.
-        if !value.is_object() {
-            self.error(path, "must be a mapping");
-            return None;
-        }
-        serde_json::from_value(value)
-            .map_err(|e| self.error(path, e.to_string()))
-            .ok()
-    }
-
-    fn section<T: DeserializeOwned + Default>(&mut self, root: &mut Map<String, Value>, section: &str) -> T {
-        match root.remove(section) {
-            None | Some(Value::Null) => T::default(),
-            Some(value) => self.shape(section, value).unwrap_or_default(),
-        }
-    }
-
-    fn placement(&mut self, root: &mut Map<String, Value>) -> Placement {
-        let raw: RawPlacement = self.section(root, "placement");
-        let nodes = self.choice(
-            "placement.nodes",
-            raw.nodes,
-            &[("pack", NodeOrder::Pack), ("spread", NodeOrder::Spread)],
-        );
-        let mix = self.choice(
-            "placement.mixClasses",
-            raw.mix_classes,
-            &[("never", false), ("allow", true)],
-        );
+    fn placement(&mut self, field: Field) -> Placement {
+        let Some(mut raw) = field.mapping(&mut self.errors) else {
+            return Placement::default();
+        };
+        let words = [("pack", NodeOrder::Pack), ("spread", NodeOrder::Spread)];
+        let nodes = self.choice(raw.field("nodes"), &words);
+        let mix_classes = self.choice(raw.field("mixClasses"), &[("never", false), ("allow", true)]);
         let words = [
             ("preferred", Topology::Preferred),
             ("none", Topology::None),
             ("required", Topology::Required),
         ];
-        let topology = self.choice("placement.topology", raw.topology, &words);
+        let topology = self.choice(raw.field("topology"), &words);
+        let nearness = raw.field("nearness");
+        let at = nearness.path.clone();
+        let nearness = nearness.texts(&mut self.errors);
+        raw.close(&mut self.errors);
         Placement {
             nodes,
-            mix_classes: mix,
+            mix_classes,
             topology,
-            nearness: raw.nearness.map(|labels| self.nearness(labels)),
+            nearness: nearness.map(|labels| self.nearness(&at, labels)),
         }
     }
 
-    fn nearness(&mut self, labels: Vec<String>) -> Vec<Name> {
+    fn nearness(&mut self, at: &str, labels: Vec<String>) -> Vec<Name> {
         if labels.len() > MOST_LEVELS {
-            self.error(
-                "placement.nearness",
-                format!("{} labels; at most {MOST_LEVELS}", labels.len()),
-            );
+            self.error(at, format!("{} labels; at most {MOST_LEVELS}", labels.len()));
         }
         for (i, label) in labels.iter().enumerate() {
-            self.check(format!("placement.nearness[{i}]"), label, names::qualified);
+            self.check(format!("{at}[{i}]"), label, names::qualified);
         }
         labels.into_iter().map(Name::from).collect()
     }
 
-    fn choice<T: Copy + Default>(&mut self, path: &str, given: Option<String>, words: &[(&str, T)]) -> T {
-        let Some(given) = given else {
+    fn choice<T: Copy + Default>(&mut self, field: Field, words: &[(&str, T)]) -> T {
+        let path = field.path.clone();
+        let Some(given) = field.text(&mut self.errors) else {
             return T::default();
         };
         if let Some((_, value)) = words.iter().find(|(w, _)| *w == given) {
@@ -222,115 +162,105 @@ impl Reader<'_> {
         T::default()
     }
 
-    fn power(&mut self, root: &mut Map<String, Value>) -> Vec<PowerDomain> {
+    fn power(&mut self, field: Field) -> Vec<PowerDomain> {
         let mut seen = BTreeSet::new();
         let mut domains = vec![];
-        for (path, raw) in self.list::<RawPower>(root, "power") {
-            self.check(format!("{path}.label"), &raw.label, names::qualified);
-            if !seen.insert(raw.label.clone()) {
-                self.error(format!("{path}.label"), "has budgets in an earlier entry already");
+        for mut raw in field.mappings(&mut self.errors) {
+            let at = raw.at("label");
+            let label = raw.text_needed("label", &mut self.errors);
+            self.check(at.as_str(), &label, names::qualified);
+            if !seen.insert(label.clone()) {
+                self.error(at, "has budgets in an earlier entry already");
             }
-            if raw.budget.is_none() && raw.budgets.is_empty() {
-                self.error(path.as_str(), "needs a budget, or budgets by label value");
+            let (budget, budgets) = (raw.field("budget"), raw.field("budgets"));
+            if !budget.is_given() && !budgets.is_given() {
+                self.error(raw.path.as_str(), "needs a budget, or budgets by label value");
             }
-            let budget = raw.budget.and_then(|b| self.budget(format!("{path}.budget"), &b));
-            let mut budgets = BTreeMap::new();
-            for (value, b) in raw.budgets {
-                let at = format!("{path}.budgets[{value:?}]");
-                self.check(at.as_str(), &value, names::label_value);
-                if let Some(b) = self.budget(at, &b) {
-                    budgets.insert(Name::from(value), b);
+            let budget = self.budget(budget);
+            let mut by_value = BTreeMap::new();
+            for (value, field) in budgets.entries(&mut self.errors) {
+                self.check(field.path.as_str(), &value, names::label_value);
+                if let Some(budget) = self.budget(field) {
+                    by_value.insert(Name::from(value), budget);
                 }
             }
+            raw.close(&mut self.errors);
             domains.push(PowerDomain {
-                label: raw.label.into(),
+                label: label.into(),
                 budget,
-                budgets,
+                budgets: by_value,
             });
         }
         domains
     }
 
     /// Nothing at all is a budget too: of a rack that is being emptied.
-    fn budget(&mut self, path: String, value: &Value) -> Option<u64> {
-        watts::read(value, 0..=MOST_DOMAIN_WATTS)
-            .map_err(|e| self.error(path, e))
-            .ok()
+    fn budget(&mut self, field: Field) -> Option<u64> {
+        self.watts(field, 0..=MOST_DOMAIN_WATTS)
     }
 
-    fn namespaces(&mut self, root: &mut Map<String, Value>) -> Vec<NamespaceRule> {
-        let mut rules = vec![];
-        for (path, raw) in self.list::<RawNamespace>(root, "namespaces") {
-            for (key, value) in &raw.matches {
-                let at = format!("{path}.match[{key:?}]");
-                self.check(at.as_str(), key, names::qualified);
-                self.check(at, value, names::label_value);
-            }
-            if let Some(class) = &raw.default_class {
-                self.check(format!("{path}.defaultClass"), class, names::dns_label);
-            }
-            self.no_sharing(&path, raw.sharing.as_ref());
-            let mut default = raw.default_class;
-            if let Some(allowed) = &raw.allowed_classes {
-                for (i, class) in allowed.iter().enumerate() {
-                    self.check(format!("{path}.allowedClasses[{i}]"), class, names::dns_label);
-                }
-                match (allowed.as_slice(), &default) {
-                    ([], _) => self.error(
-                        format!("{path}.allowedClasses"),
-                        "allows nothing: leave it out to allow every class",
-                    ),
-                    ([only], None) => default = Some(only.clone()),
-                    // Without one a pod that names no class could get a card of any class.
-                    (_, None) => self.error(
-                        format!("{path}.defaultClass"),
-                        "is needed where several classes are allowed, for pods that name none",
-                    ),
-                    (_, Some(class)) if !allowed.contains(class) => {
-                        self.error(
-                            format!("{path}.defaultClass"),
-                            format!("{class:?} is not in allowedClasses"),
-                        );
-                    }
-                    _ => {}
-                }
-            }
-            rules.push(NamespaceRule {
-                matches: names_of(raw.matches),
-                default_class: default.map(Name::from),
-                allowed_classes: raw.allowed_classes.map(|a| a.into_iter().map(Name::from).collect()),
-                max_gpus_per_pod: raw.max_gpus_per_pod,
-                patch: self.patch(&format!("{path}.patch"), raw.patch.unwrap_or_default()),
-            });
-        }
-        rules
+    pub(super) fn watts(&mut self, field: Field, range: RangeInclusive<u64>) -> Option<u64> {
+        let path = field.path.clone();
+        let value = field.any()?;
+        watts::read(&value, range).map_err(|e| self.error(path, e)).ok()
     }
 
-    pub(super) fn scheduler(&mut self, path: String, name: &str) {
-        self.check(path.as_str(), name, names::dns_subdomain);
-        if name == DEFAULT_SCHEDULER {
+    /// A name of the given kind, or the like.
+    pub(super) fn name(&mut self, field: Field, rule: fn(&str) -> Result<(), &'static str>) -> Option<Name> {
+        let path = field.path.clone();
+        let name = field.text(&mut self.errors)?;
+        self.check(path, &name, rule);
+        Some(name.into())
+    }
+
+    pub(super) fn scheduler(&mut self, field: Field) -> Option<Name> {
+        let path = field.path.clone();
+        let name = self.name(field, names::dns_subdomain)?;
+        if &*name == DEFAULT_SCHEDULER {
             self.error(path, "must be a scheduler that calls wattlane, not default-scheduler");
         }
+        Some(name)
     }
 
     /// `deviceClasses` adds to the built-in pairs, or replaces one of them.
-    fn defaults(&mut self, root: &mut Map<String, Value>) -> Defaults {
-        let raw: RawDefaults = self.section(root, "defaults");
+    fn defaults(&mut self, field: Field) -> Defaults {
         let mut defaults = Defaults::default();
-        if let Some(name) = raw.scheduler_name {
-            self.scheduler("defaults.schedulerName".to_owned(), &name);
-            defaults.scheduler_name = name.into();
+        let Some(mut raw) = field.mapping(&mut self.errors) else {
+            return defaults;
+        };
+        if let Some(name) = self.scheduler(raw.field("schedulerName")) {
+            defaults.scheduler_name = name;
         }
-        if let Some(name) = raw.runtime_class_name {
-            self.check("defaults.runtimeClassName", &name, names::dns_subdomain);
-            defaults.runtime_class_name = Some(name.into());
+        let of_nvidia = self.name(raw.field("runtimeClassName"), names::dns_subdomain);
+        let by_resource = raw.field("runtimeClassNames").entries(&mut self.errors);
+        for (resource, field) in raw.field("deviceClasses").entries(&mut self.errors) {
+            self.check(field.path.as_str(), &resource, names::extended_resource);
+            if let Some(class) = self.name(field, names::dns_subdomain) {
+                defaults.device_classes.insert(resource.into(), class);
+            }
         }
-        for (resource, class) in raw.device_classes {
-            let at = format!("defaults.deviceClasses[{resource:?}]");
-            self.check(at.as_str(), &resource, names::extended_resource);
-            self.check(at, &class, names::dns_subdomain);
-            defaults.device_classes.insert(resource.into(), class.into());
+        // One name is NVIDIA's: where theirs is the only runtime there is, nobody needs to say so.
+        let nvidia =
+            |(resource, class): &(&Name, &Name)| resource.starts_with("nvidia.com/") || class.ends_with(".nvidia.com");
+        let nvidia = defaults
+            .device_classes
+            .iter()
+            .filter(nvidia)
+            .map(|(resource, _)| resource.clone());
+        defaults.runtime_classes = nvidia.filter_map(|r| Some((r, of_nvidia.clone()?))).collect();
+        for (resource, field) in by_resource {
+            if !defaults.device_classes.contains_key(&*resource) {
+                let known: Vec<&str> = defaults.device_classes.keys().map(|r| &**r).collect();
+                self.error(
+                    field.path.as_str(),
+                    format!("is none of deviceClasses, which are {}", known.join(", ")),
+                );
+            }
+            if let Some(name) = self.name(field, names::dns_subdomain) {
+                defaults.runtime_classes.insert(resource.into(), name);
+            }
         }
+        raw.close(&mut self.errors);
         defaults
     }
 }

@@ -92,8 +92,9 @@ impl NamespaceRule {
 pub struct Defaults {
     /// The scheduler of treated pods.
     pub scheduler_name: Name,
-    /// Of pods with device requests whose class says nothing.
-    pub runtime_class_name: Option<Name>,
+    /// By extended resource, of pods for which it is claimed and whose class and namespace say nothing. Runtimes are of a
+    /// vendor: NVIDIA's does nothing for AMD's cards, or fails.
+    pub runtime_classes: BTreeMap<Name, Name>,
     /// Extended resource -> DeviceClass of the claims that replace it.
     pub device_classes: BTreeMap<Name, Name>,
 }
@@ -103,7 +104,7 @@ impl Default for Defaults {
         let pairs = [("nvidia.com/gpu", "gpu.nvidia.com"), ("amd.com/gpu", "gpu.amd.com")];
         Self {
             scheduler_name: "wattlane".into(),
-            runtime_class_name: None,
+            runtime_classes: BTreeMap::new(),
             device_classes: pairs.into_iter().map(|(r, c)| (r.into(), c.into())).collect(),
         }
     }
@@ -130,6 +131,7 @@ impl Policy {
             mix_classes: self.placement.mix_classes,
             spread: self.placement.nodes == NodeOrder::Spread,
             topology: self.placement.topology,
+            demand: Arc::default(),
             allowed: self.allowed.get_or_init(|| self.namespace_limits()).clone(),
             nearness: self
                 .placement

@@ -47,6 +47,7 @@ impl std::error::Error for SelectorError {}
 pub struct Selector {
     /// Unique in the process and never reused: key of result caches.
     pub id: u64,
+    text: Name,
     program: Result<Program, SelectorError>,
 }
 
@@ -57,6 +58,7 @@ impl Selector {
             .unwrap_or_else(|_| Err("compilation failed: internal error of the CEL parser".to_owned()));
         Self {
             id,
+            text: text.clone(),
             program: compiled.map_err(|e| SelectorError(e.into())),
         }
     }
@@ -77,6 +79,11 @@ impl Selector {
         catch_unwind(run)
             .unwrap_or_else(|_| Err("internal error of the CEL evaluator".to_owned()))
             .map_err(|e| SelectorError(e.into()))
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Why the text is no expression that could ever be evaluated.

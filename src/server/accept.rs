@@ -54,7 +54,7 @@ impl<S: Service> Server<S> {
         let drain_delay = limits.drain_delay;
         let grace = limits.grace;
         let shared = Arc::new(Shared {
-            router: Arc::new(Router::new(service, &limits, metrics.clone())),
+            router: Arc::new(Router::new(service, &limits, metrics.clone(), tls.paths().clone())),
             http1: http1(&limits),
             http2: http2(&limits),
             tls,

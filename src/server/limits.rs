@@ -30,7 +30,7 @@ pub struct Limits {
     /// Open connections; when one more comes, the one used least is closed.
     pub connections: usize,
     /// Filter or prioritize, from its head to its answer. kube-scheduler does not say how long it waits: 5 s by default,
-    /// `httpTimeout: 15s` in our manifests. Longer, and the answer is for nobody.
+    /// `httpTimeout: 6s` in our manifests. Longer, and the answer is for nobody.
     pub decide: Duration,
     /// Requests of filter and prioritize that reckon at one time; the others in work wait their turn.
     pub deciding: usize,
@@ -63,7 +63,7 @@ impl Default for Limits {
             buffered_bytes: 256 << 20,
             admission_buffered_bytes: 64 << 20,
             connections: 1024,
-            decide: Duration::from_secs(12),
+            decide: Duration::from_secs(5),
             // One worker thread stays for everything else.
             deciding: std::thread::available_parallelism().map_or(1, |n| n.get().saturating_sub(1).max(1)),
             extender_requests: 64,

@@ -1,6 +1,6 @@
 //! The HTTP service: accept, TLS and its reload, routes, limits, drain; decode, let decide, encode.
 //!
-//! `accept` owns connections, `seats` how many there are, `tls` certificates, `route` what happens to one request, `verbs` the meaning of each
+//! `accept` owns connections, `seats` how many there are, `tls` certificates, `paths` where admission is asked, `route` what happens to one request, `verbs` the meaning of each
 //! path, `handlers` the real decisions. What decides is behind the trait `Service`, so that everything in front of
 //! it is tested without a cluster.
 
@@ -12,6 +12,7 @@ mod desk;
 pub mod handlers;
 mod holds;
 mod limits;
+mod paths;
 mod route;
 mod seats;
 mod service;
@@ -22,6 +23,7 @@ mod verbs;
 
 pub use accept::Server;
 pub use limits::Limits;
+pub use paths::{ADMISSION, Paths, ending};
 pub use service::{BindFailure, Failure, Service};
 pub use tls::{Material, Reloaded, Tls, TlsOptions};
 pub use turns::Turns;

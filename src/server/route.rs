@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tracing::Instrument as _;
 
 use super::body::{self, BodyError, Room, Share};
+use super::paths::{Paths, ending};
 use super::seats::Seat;
 use super::tls::{Client, Pass};
 use super::verbs::{self, Answered};
@@ -26,6 +27,7 @@ pub(super) struct Router<S> {
     service: Arc<S>,
     metrics: Arc<Metrics>,
     limits: Limits,
+    paths: Arc<Paths>,
     extender: Door,
     bind: Door,
     admission: Door,
@@ -69,10 +71,11 @@ pub(super) fn rejected(status: StatusCode, outcome: Outcome, words: impl Into<St
 }
 
 impl<S: Service> Router<S> {
-    pub(super) fn new(service: Arc<S>, limits: &Limits, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(service: Arc<S>, limits: &Limits, metrics: Arc<Metrics>, paths: Arc<Paths>) -> Self {
         Self {
             service,
             metrics,
+            paths,
             extender: Door::new(limits.extender_requests, limits.buffered_bytes, limits.extender_bytes),
             bind: Door::new(
                 limits.bind_requests,
@@ -159,7 +162,7 @@ impl<S: Service> Router<S> {
         request: Request<Incoming>,
     ) -> Result<Answered, Rejected> {
         match verb {
-            Verb::Mutate => may_call(&client.admission, "admission")?,
+            Verb::Mutate => self.may_ask(&client.admission, request.uri().path()).await?,
             Verb::Other => {}
             _ => may_call(&client.extender, "the extender")?,
         }
@@ -223,6 +226,17 @@ impl<S: Service> Router<S> {
         })
     }
 
+    /// Admission is for who shows a certificate with a name for it, where there are such names; else for who knows the path.
+    async fn may_ask(&self, pass: &Pass, path: &str) -> Result<(), Rejected> {
+        may_call(pass, "admission")?;
+        if *pass == Pass::Known || self.paths.takes(ending(path).unwrap_or_default()).await {
+            return Ok(());
+        }
+        let words = "admission is asked at the path in the webhook configuration, which ends in a token of wattlane's, and \
+                     this is not it";
+        Err(rejected(StatusCode::FORBIDDEN, Outcome::Forbidden, words))
+    }
+
     /// Room for the tree of values that a review is read into: many times its bytes, where they are empty maps.
     fn tree(&self, body: &[u8], door: &Door) -> Result<Share, BodyError> {
         let bytes = wire::tree_bytes(body);
@@ -269,7 +283,7 @@ fn verb_of(path: &str) -> Verb {
         "/extender/prioritize" => Verb::Prioritize,
         "/extender/bind" => Verb::Bind,
         "/extender/preempt" => Verb::Preempt,
-        "/admission/mutate" => Verb::Mutate,
+        _ if ending(path).is_some() => Verb::Mutate,
         _ => Verb::Other,
     }
 }
@@ -284,6 +298,7 @@ fn may_call(pass: &Pass, door: &str) -> Result<(), Rejected> {
         Pass::Stranger(name) => {
             format!("the client certificate of {name:?} may not call {door}: its name is not among those allowed")
         }
+        Pass::Unfit(why) => format!("{door}: the client certificate {why}"),
     };
     Err(rejected(StatusCode::FORBIDDEN, Outcome::Forbidden, words))
 }

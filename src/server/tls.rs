@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio_util::sync::CancellationToken;
 
+use super::paths::Paths;
 use crate::certs::Facts;
 use crate::metrics::{Metrics, Readiness};
 
@@ -74,6 +75,7 @@ pub struct Tls {
     current: ArcSwap<Current>,
     /// The newest content looked at, good or bad: a broken pair is spoken of once, not every ten seconds.
     seen: Mutex<Contents>,
+    paths: Arc<Paths>,
 }
 
 impl Tls {
@@ -84,6 +86,7 @@ impl Tls {
         Ok(Self {
             current: ArcSwap::from_pointee(build(&contents)?),
             seen: Mutex::new(contents),
+            paths: Arc::default(),
             options,
         })
     }
@@ -156,6 +159,11 @@ impl Tls {
         }
     }
 
+    /// Where admission is asked; whoever keeps the webhook configuration says so.
+    pub fn paths(&self) -> &Arc<Paths> {
+        &self.paths
+    }
+
     pub(super) fn current(&self) -> Arc<Current> {
         self.current.load_full()
     }
@@ -168,15 +176,21 @@ impl Tls {
                 admission: Pass::Open,
             };
         }
-        let names = certificates
-            .and_then(<[_]>::first)
-            .map(|leaf| Facts::of(leaf).map(|f| f.names).unwrap_or_default());
+        let facts = certificates.and_then(<[_]>::first).map(|leaf| {
+            let facts = Facts::of(leaf).map_err(|_| "cannot be read")?;
+            facts.names_a_client().map(|()| facts)
+        });
+        let pass = |allowed: &[String]| match &facts {
+            None => Pass::Missing,
+            Some(Ok(facts)) => Pass::of(&facts.names, allowed),
+            Some(Err(why)) => Pass::Unfit(why),
+        };
         let admission = match &*self.options.admission_names {
             [] => Pass::Open,
-            allowed => Pass::of(names.as_deref(), allowed),
+            allowed => pass(allowed),
         };
         Client {
-            extender: Pass::of(names.as_deref(), &self.options.client_names),
+            extender: pass(&self.options.client_names),
             admission,
         }
     }
@@ -205,16 +219,17 @@ pub(super) enum Pass {
     Missing,
     /// A certificate of the client CA, but of someone else.
     Stranger(String),
+    /// A certificate of the client CA that names no client, and why.
+    Unfit(&'static str),
 }
 
 impl Pass {
-    /// By the names of a certificate of the client CA, if there was one; no allowed names: any will do.
-    fn of(names: Option<&[String]>, allowed: &[String]) -> Self {
-        match names {
-            None => Self::Missing,
-            Some(names) if allowed.is_empty() || names.iter().any(|n| allowed.contains(n)) => Self::Known,
-            Some(names) => Self::Stranger(names.first().cloned().unwrap_or_default()),
+    /// By the names of a certificate of the client CA; no allowed names: any will do.
+    fn of(names: &[String], allowed: &[String]) -> Self {
+        if allowed.is_empty() || names.iter().any(|n| allowed.contains(n)) {
+            return Self::Known;
         }
+        Self::Stranger(names.first().cloned().unwrap_or_default())
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::{Boards, MaskCache, PoolHolds};
+use super::{Boards, Cuts, MaskCache, PoolHolds};
 use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity};
 
 /// Position of a pool in `Snapshot::pools`. Stable while the pool exists; reused after it is gone.
@@ -48,6 +48,8 @@ pub struct Pool {
     pub by_name: BTreeMap<Name, u32>,
     /// Sorted by name.
     pub counter_sets: Vec<CounterSet>,
+    /// The cards among them that can be cut.
+    pub cuts: Cuts,
     /// What single selectors say about `devices`, by the id of the selector. Sets of selectors are combined by
     /// whoever asks: the selectors of a class are shared by all requests of the class.
     pub masks: MaskCache<Arc<Verdicts>>,
@@ -111,7 +113,9 @@ pub struct Summary {
     /// Devices that are not a whole card: partitions, and cards that are given in shares.
     pub parts: Bits,
     /// One card listed several times (as a GPU and for passthrough, say), told by its `uuid`, and devices of one name,
-    /// which are one device to whoever holds it: the other positions of each. Whoever holds one holds all.
+    /// which are one device to whoever holds it: the other positions of each. Whoever holds one holds all. And a card
+    /// listed whole beside its partitions without counters that would say so: whoever holds a part holds the whole, and
+    /// the reverse, but no part holds another.
     pub twins: BTreeMap<u32, Vec<u32>>,
 }
 
@@ -161,14 +165,24 @@ impl Summary {
 
 fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
     let mut by_uuid: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
+    let mut parts: Vec<(u32, &Name)> = vec![];
     let mut by_name: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
     for (i, d) in (0u32..).zip(devices) {
         by_name.entry(&d.device.name).or_default().push(i);
         if let Some(uuid) = d.device.text("uuid") {
             by_uuid.entry(uuid).or_default().push(i);
         }
+        parts.extend(d.device.text("parentUUID").map(|card| (i, card)));
     }
     let mut twins: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (part, card) in parts {
+        let counted = |i: u32| !devices[i as usize].device.consumes.is_empty();
+        let wholes = by_uuid.get(card).into_iter().flatten().copied();
+        for whole in wholes.filter(|whole| *whole != part && !(counted(*whole) && counted(part))) {
+            twins.entry(part).or_default().push(whole);
+            twins.entry(whole).or_default().push(part);
+        }
+    }
     let groups = by_uuid.into_values().chain(by_name.into_values());
     for all in groups.filter(|all| all.len() > 1) {
         for i in &all {

@@ -1,6 +1,7 @@
 //! Admission from outside: golden decisions for a corpus of pods, and what must hold for every pod.
 
 mod properties;
+mod runtime;
 mod skips;
 mod sweep;
 mod world;

@@ -239,3 +239,37 @@ fn templates_of_a_treated_pod_are_wanted_with_the_gate_too() {
     };
     assert_eq!(again, templates);
 }
+
+/// What is not claimed is the API server's business, however it is spelt.
+#[test]
+fn a_spelling_is_only_refused_where_a_claim_would_be_made() {
+    let mut pod = pod();
+    pod["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "2000m"});
+    let request = |namespace, object| Request {
+        namespace,
+        operation: "CREATE",
+        object,
+    };
+    let (snapshot, policy) = (world::snapshot(), world::policy());
+    let Decision::Refuse(refused) = decide(&snapshot, &policy, &request("ml", &pod)) else {
+        panic!("taken");
+    };
+    assert!(refused.message.ends_with("write 2"), "{refused}");
+    assert_eq!(outcome(&pod, "off", "CREATE"), Err(Skip::NotOptedIn));
+    let mut without = world::snapshot();
+    without.classes.remove("gpu.nvidia.com");
+    let left = decide(&without, &policy, &request("ml", &pod));
+    assert!(
+        matches!(
+            left,
+            Decision::LeaveAlone {
+                reason: Skip::NoDeviceClass,
+                ..
+            }
+        ),
+        "{left:?}"
+    );
+    let mut none = pod;
+    none["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "0m"});
+    assert_eq!(outcome(&none, "ml", "CREATE"), Err(Skip::NothingAsked));
+}

@@ -30,6 +30,15 @@ struct Device {
     product: String,
 }
 
+/// What must never be, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// Devices that are in more than one allocation.
+    pub(crate) twice: usize,
+    /// Claims that are allocated or reserved, and not for a bound pod that exists.
+    pub(crate) leaks: usize,
+}
+
 /// What one bound pod was given.
 pub(crate) struct Given {
     pub(crate) node: String,
@@ -65,6 +74,28 @@ impl Audit {
             self.given(pod)?;
         }
         Ok(())
+    }
+
+    /// For a moment in which no bind is under way.
+    pub(crate) fn damage(&self) -> Result<Damage> {
+        let on_a_node = |p: &&Pod| p.spec.as_ref().is_some_and(|s| s.node_name.is_some());
+        let uids = self.pods.iter().filter(on_a_node).map(|p| p.metadata.uid.as_deref());
+        let bound: BTreeSet<&str> = uids.flatten().collect();
+        let mut owners: BTreeMap<DeviceId, usize> = BTreeMap::new();
+        let mut leaks = 0;
+        for (key, claim) in &self.claims {
+            let (_, given) = self.given_to_claim(key)?;
+            let status = claim.status.as_ref();
+            let reserved = status.and_then(|s| s.reserved_for.as_deref()).unwrap_or_default();
+            let unused = !given.is_empty() && reserved.is_empty();
+            let strange = reserved.iter().any(|c| !bound.contains(c.uid.as_str()));
+            leaks += usize::from(unused || strange);
+            for device in given {
+                *owners.entry(device).or_default() += 1;
+            }
+        }
+        let twice = owners.values().filter(|n| **n > 1).count();
+        Ok(Damage { twice, leaks })
     }
 
     fn check_claims(&self) -> Result<()> {

@@ -198,7 +198,7 @@ impl Cluster {
         self.plane.healthy(&format!("http://127.0.0.1:{admin}/readyz")).await
     }
 
-    async fn wattlane_ready(&mut self) -> Result<()> {
+    pub(crate) async fn wattlane_ready(&mut self) -> Result<()> {
         let ready = format!("http://127.0.0.1:{}/readyz", self.admin);
         self.plane.healthy(&ready).await
     }
@@ -206,6 +206,20 @@ impl Cluster {
     /// As the kubelet ends a container; waits for its end.
     pub(crate) async fn terminate(&mut self, name: &str) -> Result<()> {
         self.plane.terminate(name).await
+    }
+
+    /// Stops a process as it stands: it answers nothing, and keeps its connections. It counts as alive.
+    pub(crate) fn freeze(&mut self, name: &str) -> Result<()> {
+        self.plane.process(name)?.signal("STOP").context("SIGSTOP")
+    }
+
+    pub(crate) fn thaw(&mut self, name: &str) -> Result<()> {
+        self.plane.process(name)?.signal("CONT").context("SIGCONT")
+    }
+
+    /// What a process has written so far.
+    pub(crate) fn log(&mut self, name: &str) -> Result<String> {
+        Ok(self.plane.process(name)?.log())
     }
 
     /// A replica that was killed, again; returns when it is ready.
@@ -230,9 +244,14 @@ impl Cluster {
 
     /// Starts what was killed, and waits until API server and wattlane are ready again.
     pub(crate) async fn revive(&mut self, name: &str) -> Result<()> {
-        self.plane.revive(name)?;
-        self.plane.api_ready().await?;
+        self.revive_part(name).await?;
         self.wattlane_ready().await
+    }
+
+    /// Starts what was killed of the control plane, and waits for the API server alone.
+    pub(crate) async fn revive_part(&mut self, name: &str) -> Result<()> {
+        self.plane.revive(name)?;
+        self.plane.api_ready().await
     }
 
     /// See `Plane::all_alive`.
@@ -282,9 +301,15 @@ impl Cluster {
                 .as_array_mut()
                 .context("no webhooks in webhook.yaml")?
             {
-                let path = webhook["clientConfig"]["service"]["path"]
-                    .as_str()
-                    .context("no path in webhook.yaml")?;
+                // What wattlane keeps has no path in the manifest; with files the component of that name puts it in.
+                ensure!(
+                    webhook["clientConfig"]["service"]["path"].is_null(),
+                    "a path in webhook.yaml"
+                );
+                let path = match self.certificates {
+                    Certificates::Files => wattlane::server::ADMISSION,
+                    Certificates::Kept(_) => "",
+                };
                 let url = format!("https://127.0.0.1:{}{path}", self.listen);
                 webhook["clientConfig"] = json!({"url": url});
                 if let Some(bundle) = &bundle {
@@ -312,8 +337,16 @@ impl Cluster {
             "keyFile": certificates.join("client.key"),
         });
         let path = self.plane.write("wattlane-scheduler.json", &config)?;
+        let deployment = documents.iter().find(|d| d["kind"] == "Deployment");
+        let container =
+            &deployment.context("no Deployment in scheduler.yaml")?["spec"]["template"]["spec"]["containers"][0];
+        let env = container["env"].as_array().context("no env in scheduler.yaml")?;
+        let env: Vec<_> = env
+            .iter()
+            .filter_map(|e| Some((e["name"].as_str()?, e["value"].as_str()?)))
+            .collect();
         self.plane
-            .scheduler("wattlane-scheduler", User::WattlaneScheduler, &path, port)?;
+            .scheduler("wattlane-scheduler", User::WattlaneScheduler, &path, port, &env)?;
         self.plane.healthy(&format!("https://127.0.0.1:{port}/readyz")).await
     }
 
@@ -334,6 +367,12 @@ impl Cluster {
 
     pub(crate) fn plane(&self) -> &Plane {
         &self.plane
+    }
+
+    /// That of a replica.
+    pub(crate) fn replica(&self, name: &str) -> Result<u16> {
+        let replicas = self.replicas.as_ref().context("a cluster with replicas")?;
+        Ok(replicas.ports(name).0)
     }
 
     /// The port of extender and admission.

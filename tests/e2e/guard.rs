@@ -118,6 +118,16 @@ async fn cards_are_given_and_freed_by_wattlane_only() {
         // The API server takes a driver's name in any letter case.
         let loud = allocation(&DRIVER.to_uppercase(), "node-1");
         tenant.denied("mine", json!({"allocation": loud})).await?;
+        // Given nothing, the claim would count as allocated, and its pod would run without a card.
+        for nothing in [
+            json!({}),
+            json!({"devices": {}}),
+            json!({"devices": {"results": []}}),
+            json!({"devices": {"results": []}, "nodeSelector": {"nodeSelectorTerms": [
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]}}),
+        ] {
+            tenant.denied("mine", json!({"allocation": nothing})).await?;
+        }
         // Not even an administrator by accident; wattlane as ever.
         let admin = Tenant(claims.clone());
         admin

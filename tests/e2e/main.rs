@@ -24,7 +24,6 @@ mod faults;
 mod findings;
 mod gated;
 mod guard;
-mod leader;
 mod pod_security;
 mod probe;
 mod rbac;

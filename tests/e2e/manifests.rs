@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, ValidationDirective};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::plane::Plane;
 use crate::users::User;
@@ -68,6 +71,31 @@ async fn every_manifest_is_accepted_and_its_role_is_enforced() {
                 apply(&plane.client(), &object, SYSTEM).await?;
             }
         }
+        // What wattlane puts into the webhook configuration stays when the manifests are applied again.
+        let hooks: Api<MutatingWebhookConfiguration> = Api::all(plane.client());
+        let bundle = wattlane::certs::Authority::new()?.pair().cert.clone();
+        let put = json!([{"op": "add", "path": "/webhooks/0/clientConfig/service/path", "value": "/admission/mutate/x"},
+            {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": STANDARD.encode(&bundle)}]);
+        let put: json_patch::Patch = serde_json::from_value(put)?;
+        hooks
+            .patch("wattlane", &PatchParams::default(), &Patch::Json::<()>(put))
+            .await?;
+        for object in manifest("webhook.yaml")? {
+            apply(&plane.client(), &object, SYSTEM).await?;
+        }
+        let config = hooks
+            .get("wattlane")
+            .await?
+            .webhooks
+            .context("no webhooks")?
+            .remove(0)
+            .client_config;
+        let path = config.service.and_then(|s| s.path);
+        ensure!(path.as_deref() == Some("/admission/mutate/x"), "{path:?}");
+        ensure!(
+            config.ca_bundle.is_some_and(|b| b.0 == bundle.as_bytes()),
+            "no caBundle"
+        );
         // All other tests say that wattlane's role is enough. They could not, if the API server allowed everything.
         let wattlane = plane.connect(User::Wattlane).await?;
         let all = ListParams::default();

@@ -144,7 +144,7 @@ impl Plane {
                 "clientConnection": {"kubeconfig": scheduling, "qps": 1000, "burst": 2000},
             }),
         )?;
-        self.scheduler("kube-scheduler", User::Scheduler, &config, scheduler)?;
+        self.scheduler("kube-scheduler", User::Scheduler, &config, scheduler, &[])?;
         self.healthy(&format!("https://127.0.0.1:{controllers}/healthz"))
             .await?;
         self.healthy(&format!("https://127.0.0.1:{scheduler}/readyz")).await
@@ -161,21 +161,26 @@ impl Plane {
     }
 
     /// A kube-scheduler with a configuration of its own. Wait for `/readyz` on the port with `healthy`.
-    pub(crate) fn scheduler(&mut self, name: &'static str, user: User, config: &Path, port: u16) -> Result<()> {
+    pub(crate) fn scheduler(
+        &mut self,
+        name: &'static str,
+        user: User,
+        config: &Path,
+        port: u16,
+        env: &[(&str, &str)],
+    ) -> Result<()> {
         let kubeconfig = self.kubeconfig(user).display().to_string();
         let dir = self.dir.path().display().to_string();
-        self.spawn_as(
-            name,
-            "kube-scheduler",
-            &[
-                &format!("--config={}", config.display()),
-                &format!("--authentication-kubeconfig={kubeconfig}"),
-                &format!("--authorization-kubeconfig={kubeconfig}"),
-                &format!("--secure-port={port}"),
-                "--bind-address=127.0.0.1",
-                &format!("--cert-dir={dir}/{name}"),
-            ],
-        )
+        let mut command = Command::new(self.bin.join("kube-scheduler"));
+        command.envs(env.iter().copied()).args([
+            &format!("--config={}", config.display()),
+            &format!("--authentication-kubeconfig={kubeconfig}"),
+            &format!("--authorization-kubeconfig={kubeconfig}"),
+            &format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1",
+            &format!("--cert-dir={dir}/{name}"),
+        ]);
+        self.run(name, command)
     }
 
     /// A JSON document in the folder, for a program that reads YAML.
@@ -186,13 +191,9 @@ impl Plane {
     }
 
     fn spawn(&mut self, binary: &'static str, args: &[&str]) -> Result<()> {
-        self.spawn_as(binary, binary, args)
-    }
-
-    fn spawn_as(&mut self, name: &'static str, binary: &str, args: &[&str]) -> Result<()> {
         let mut command = Command::new(self.bin.join(binary));
         command.args(args);
-        self.run(name, command)
+        self.run(binary, command)
     }
 
     /// Starts a process that belongs to this control plane.
@@ -220,7 +221,7 @@ impl Plane {
     pub(crate) async fn terminate(&mut self, name: &str) -> Result<()> {
         let process = self.process(name)?;
         ensure!(!process.killed(), "{name} is killed already");
-        process.ask_to_end()?;
+        process.signal("TERM")?;
         let status = until(&format!("the end of {name}"), SOON, async || {
             process.ended().context("it runs")
         })
@@ -237,7 +238,7 @@ impl Plane {
         Ok(process.revive()?)
     }
 
-    fn process(&mut self, name: &str) -> Result<&mut Process> {
+    pub(crate) fn process(&mut self, name: &str) -> Result<&mut Process> {
         let process = self.processes.iter_mut().find(|p| p.name() == name);
         process.with_context(|| format!("{name} was never started"))
     }

@@ -63,13 +63,13 @@ impl Process {
         end(&mut self.child);
     }
 
-    /// SIGTERM, as the kubelet sends it. See `ended`; then `kill` tidies up.
-    pub(crate) fn ask_to_end(&mut self) -> io::Result<()> {
+    /// `TERM` is what the kubelet sends: see `ended`; then `kill` tidies up.
+    pub(crate) fn signal(&mut self, signal: &str) -> io::Result<()> {
         let id = self.child.id().to_string();
-        let asked = Command::new("kill").args(["-TERM", &id]).status()?;
-        match asked.success() {
+        let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status()?;
+        match sent.success() {
             true => Ok(()),
-            false => Err(io::Error::other(format!("kill: {asked}"))),
+            false => Err(io::Error::other(format!("kill: {sent}"))),
         }
     }
 

@@ -3,15 +3,18 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+pub(crate) use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+use crate::cluster::Cluster;
 use crate::manifests::SYSTEM;
 use crate::process::free_ports;
+use crate::wait::{SOON, until};
 
 /// Names of the pods and of the processes.
 pub(crate) const A: &str = "wattlane-a";
@@ -75,6 +78,38 @@ pub(crate) async fn labelled(client: kube::Client) -> Result<Vec<String>> {
         .list(&ListParams::default().labels("wattlane.dev/leader=true"))
         .await?;
     Ok(found.items.into_iter().filter_map(|p| p.metadata.name).collect())
+}
+
+pub(crate) async fn lease(client: kube::Client) -> Result<Lease> {
+    Ok(Api::namespaced(client, SYSTEM).get("wattlane").await?)
+}
+
+/// Empty: nobody.
+pub(crate) fn holder(lease: &Lease) -> &str {
+    let spec = lease.spec.as_ref();
+    spec.and_then(|s| s.holder_identity.as_deref()).unwrap_or_default()
+}
+
+/// Who holds the Lease.
+pub(crate) async fn leader(client: kube::Client) -> Result<&'static str> {
+    let lease = lease(client).await?;
+    let held = [A, B].into_iter().find(|name| holder(&lease).starts_with(name));
+    held.with_context(|| format!("the Lease is held by {:?}", holder(&lease)))
+}
+
+pub(crate) fn other(name: &str) -> &'static str {
+    if name == A { B } else { A }
+}
+
+/// Waits until the one with the Lease is the one with the label.
+pub(crate) async fn settled(cluster: &Cluster) -> Result<()> {
+    until("one leader with the label", SOON, async || {
+        let leader = leader(cluster.client()).await?;
+        let labelled = labelled(cluster.client()).await?;
+        ensure!(labelled == [leader], "{leader} leads, the label is on {labelled:?}");
+        Ok(())
+    })
+    .await
 }
 
 /// A replica's pod, as far as the label needs one: nobody runs it.

@@ -54,7 +54,7 @@ async fn certificates_and_ca_change_under_pods_that_must_be_admitted() {
             .await?;
 
         let signer = part(&secrets, "wattlane-certs", "signing-ca.crt").await?;
-        let mut certificates = BTreeSet::new();
+        let (mut certificates, mut tokens) = (BTreeSet::new(), BTreeSet::new());
         let dry_run = PostParams {
             dry_run: true,
             ..PostParams::default()
@@ -74,6 +74,7 @@ async fn certificates_and_ca_change_under_pods_that_must_be_admitted() {
             if n % 20 == 0 {
                 let now = part(&secrets, "wattlane-certs", "tls.crt").await?;
                 let new = certificates.insert(now);
+                tokens.insert(part(&secrets, "wattlane-certs", "admission-path").await?);
                 let other = part(&secrets, "wattlane-certs", "signing-ca.crt").await? != signer;
                 // A certificate of the new CA, and some pods more.
                 after += usize::from(other && (new || after > 0));
@@ -83,6 +84,8 @@ async fn certificates_and_ca_change_under_pods_that_must_be_admitted() {
             }
         }
         ensure!(certificates.len() >= 4, "{} certificates", certificates.len());
+        // With each certificate a new path of admission.
+        ensure!(tokens.len() >= 4, "{} tokens", tokens.len());
         let bundle = part(&secrets, "wattlane-certs", "ca.crt").await?;
         let signs = part(&secrets, "wattlane-certs", "signing-ca.crt").await?;
         let certificates_of =
@@ -96,6 +99,31 @@ async fn certificates_and_ca_change_under_pods_that_must_be_admitted() {
             part(&secrets, "wattlane-scheduler-client", "ca.crt").await? == bundle,
             "two bundles"
         );
+
+        // Somebody resets the path, and every pod is admitted all the same.
+        let hooks = webhooks.get("wattlane").await?.webhooks.context("no webhooks")?;
+        let url = hooks[0].client_config.url.clone().context("no address")?;
+        let (bare, _) = url.rsplit_once('/').context("no token in it")?;
+        let reset = json!([{"op": "replace", "path": "/webhooks/0/clientConfig/url", "value": bare}]);
+        let reset: json_patch::Patch = serde_json::from_value(reset)?;
+        webhooks
+            .patch("wattlane", &PatchParams::default(), &Patch::Json::<()>(reset))
+            .await?;
+        for n in 0.. {
+            let pod = pods
+                .create(&dry_run, &objects::gpu_pod(&format!("reset-{n}"), 1)?)
+                .await?;
+            let scheduler = pod.spec.and_then(|s| s.scheduler_name);
+            ensure!(
+                scheduler.as_deref() == Some("wattlane"),
+                "pod {n} was not seen: {scheduler:?}"
+            );
+            let hooks = webhooks.get("wattlane").await?.webhooks.context("no webhooks")?;
+            if n > 20 && hooks[0].client_config.url.as_ref().is_some_and(|u| u != bare) {
+                break;
+            }
+            ensure!(n < MOST_PODS, "the path stays as it was reset");
+        }
 
         // Somebody resets the bundle.
         let reset = json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]);

@@ -2,14 +2,16 @@
 //! taken for ours.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::ResourceClaimTemplate;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 use wattlane::admission::Template;
 
-use crate::cluster::{Cluster, NAMESPACE, WATTLANE, run};
+use crate::cluster::{Cluster, NAMESPACE, WATTLANE, run, run_replicas};
 use crate::objects::{self, DRIVER};
+use crate::replicas::{A, B};
 use crate::wait::{SOON, until};
 
 /// As wattlane would have made it long ago.
@@ -102,6 +104,103 @@ async fn a_template_of_somebody_else_is_refused_and_not_used() {
             };
             ensure!(status.code == 422 && status.message.contains(words), "{status:?}");
             ensure!(status.message.contains(&name(&template)?), "{status:?}");
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// Pods labelled so are for the one replica or the other. One entry for both would lead the API server over one
+/// connection to one of them.
+const TO: &str = "example.com/replica";
+
+/// One webhook a replica.
+async fn ask_both(cluster: &Cluster) -> Result<()> {
+    let webhooks: Api<MutatingWebhookConfiguration> = Api::all(cluster.client());
+    let mut object = serde_json::to_value(webhooks.get("wattlane").await?)?;
+    let one = object["webhooks"][0].clone();
+    let of = |name: &str| -> Result<Value> {
+        let mut webhook = one.clone();
+        webhook["name"] = json!(format!("{name}.wattlane.dev"));
+        webhook["failurePolicy"] = json!("Fail");
+        webhook["clientConfig"]["url"] =
+            json!(format!("https://127.0.0.1:{}/admission/mutate", cluster.replica(name)?));
+        let expressions = webhook["objectSelector"]["matchExpressions"].as_array_mut();
+        expressions
+            .context("no objectSelector in webhook.yaml")?
+            .push(json!({"key": TO, "operator": "In", "values": [name]}));
+        Ok(webhook)
+    };
+    object["webhooks"] = json!([of(A)?, of(B)?]);
+    webhooks
+        .replace("wattlane", &PostParams::default(), &serde_json::from_value(object)?)
+        .await?;
+    Ok(())
+}
+
+fn pod_for(replica: &str, name: &str) -> Result<Pod> {
+    let mut pod = objects::gpu_pod(name, 2)?;
+    pod.metadata
+        .labels
+        .get_or_insert_default()
+        .insert(TO.into(), replica.into());
+    Ok(pod)
+}
+
+#[tokio::test]
+#[ignore = "needs the control plane binaries: tests/controlplane/build"]
+async fn two_replicas_that_make_one_template_at_once_make_one() {
+    const PODS: usize = 20;
+    const FRESH: &str = "fresh";
+    run_replicas(async |cluster: &mut Cluster| {
+        ask_both(cluster).await?;
+        let there: Api<Pod> = Api::namespaced(cluster.client(), NAMESPACE);
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        for replica in [A, B] {
+            until("the replica to be asked", SOON, async || {
+                let pod = there.create(&dry_run, &pod_for(replica, "asks")?).await?;
+                ensure!(
+                    pod.spec
+                        .is_some_and(|s| s.scheduler_name.as_deref() == Some("wattlane"))
+                );
+                Ok(())
+            })
+            .await?;
+        }
+
+        // And at once with it: the replicas may not know it yet.
+        cluster.apply(&objects::namespace(FRESH, true), "").await?;
+        let pods: Api<Pod> = Api::namespaced(cluster.client(), FRESH);
+        let create = PostParams::default();
+        let all = (0..PODS).map(|n| {
+            let (pods, create) = (&pods, &create);
+            async move {
+                let pod = pod_for([A, B][n % 2], &format!("p-{n}"))?;
+                pods.create(create, &pod).await.with_context(|| format!("p-{n}"))
+            }
+        });
+        let created = futures::future::try_join_all(all).await?;
+
+        let templates: Api<ResourceClaimTemplate> = Api::namespaced(cluster.client(), FRESH);
+        let templates = templates.list(&ListParams::default()).await?.items;
+        let names: Vec<_> = templates.iter().filter_map(|t| t.metadata.name.clone()).collect();
+        let [only] = names.as_slice() else {
+            anyhow::bail!("{names:?}");
+        };
+        for pod in &created {
+            let claims = pod
+                .spec
+                .as_ref()
+                .and_then(|s| s.resource_claims.clone())
+                .unwrap_or_default();
+            let named: Vec<_> = claims
+                .iter()
+                .filter_map(|c| c.resource_claim_template_name.as_deref())
+                .collect();
+            ensure!(named == [only], "{:?}: {named:?}", pod.metadata.name);
         }
         Ok(())
     })

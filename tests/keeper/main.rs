@@ -2,6 +2,8 @@
 //! can be garbled. What clients accept is asked of the verifier they use.
 
 mod healing;
+mod odd;
+mod paths;
 mod store;
 mod world;
 mod years;

@@ -24,6 +24,8 @@ pub(crate) struct State {
     /// The next write is done, and its answer lost.
     pub(crate) deaf: bool,
     pub(crate) writes: u64,
+    /// Every patch is refused, in its own words.
+    pub(crate) quoting: bool,
 }
 
 /// The Secrets of the manifests, empty, and a configuration with two webhooks.
@@ -42,6 +44,7 @@ impl Default for Store {
             down: false,
             deaf: false,
             writes: 0,
+            quoting: false,
         }))
     }
 }
@@ -113,6 +116,25 @@ impl Store {
     }
 }
 
+impl Store {
+    pub(crate) fn url(&self, at: usize) -> String {
+        let state = self.state();
+        let hooks = state.webhooks.as_ref().expect("registered");
+        hooks["webhooks"][at]["clientConfig"]["url"]
+            .as_str()
+            .expect("an address")
+            .to_owned()
+    }
+
+    pub(crate) fn reset_path(&self, at: usize, path: &str) {
+        let mut state = self.state();
+        let version = state.stamp();
+        let hooks = state.webhooks.as_mut().expect("registered");
+        hooks["metadata"]["resourceVersion"] = version;
+        hooks["webhooks"][at]["clientConfig"]["url"] = format!("https://x{path}").into();
+    }
+}
+
 fn missing() -> WriteError {
     WriteError::NotFound("not found".into())
 }
@@ -158,6 +180,9 @@ impl CertStore for Store {
         tokio::task::yield_now().await;
         let mut state = self.state();
         state.up()?;
+        if state.quoting {
+            return Err(WriteError::Refused(format!("invalid: {patch}")));
+        }
         let there = state.webhooks.clone().ok_or_else(missing)?;
         let mut after = there.clone();
         let patch: json_patch::Patch = serde_json::from_value(patch.clone()).expect("RFC 6902");

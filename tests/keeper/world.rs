@@ -8,7 +8,7 @@ use wattlane::certs::{DAY, ephemeral, trust};
 use wattlane::keeper::{InUse, Keeper, Settings};
 use wattlane::metrics::{Metrics, Readiness};
 use wattlane::model::NamespacedName;
-use wattlane::server::{Material, Tls, TlsOptions};
+use wattlane::server::{Material, Paths, Tls, TlsOptions};
 
 use crate::store::Store;
 
@@ -21,6 +21,7 @@ pub(crate) struct World {
     pub(crate) store: Arc<Store>,
     clock: Arc<AtomicI64>,
     pub(crate) replicas: [Keeper; 2],
+    tls: [Arc<Tls>; 2],
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -28,7 +29,7 @@ pub(crate) fn names() -> Vec<String> {
     ["wattlane.ns.svc", "127.0.0.1"].map(str::to_owned).to_vec()
 }
 
-fn replica(store: &Arc<Store>, clock: &Arc<AtomicI64>, metrics: &Arc<Metrics>, jitter: f64) -> Keeper {
+fn tls() -> Arc<Tls> {
     let made = ephemeral(&["nobody".to_owned()]).expect("makes");
     let options = TlsOptions {
         cert: Material::Text(made.pair.cert),
@@ -37,6 +38,15 @@ fn replica(store: &Arc<Store>, clock: &Arc<AtomicI64>, metrics: &Arc<Metrics>, j
         client_names: vec![],
         admission_names: vec![],
     };
+    Arc::new(Tls::load(options).expect("loads"))
+}
+
+fn replica(
+    store: &Arc<Store>,
+    clock: &Arc<AtomicI64>,
+    metrics: &Arc<Metrics>,
+    (jitter, tls): (f64, Arc<Tls>),
+) -> Keeper {
     let settings = Settings {
         secret: NamespacedName::new("ns", "certs"),
         client: Some(NamespacedName::new("ns", "client")),
@@ -50,7 +60,7 @@ fn replica(store: &Arc<Store>, clock: &Arc<AtomicI64>, metrics: &Arc<Metrics>, j
         store.clone(),
         Box::new(move || clock.load(Ordering::Relaxed)),
         jitter,
-        Arc::new(Tls::load(options).expect("loads")),
+        tls,
         metrics.clone(),
         Arc::new(Readiness::new(metrics.clone(), None)),
     )
@@ -61,11 +71,13 @@ impl World {
         let store = Arc::new(Store::default());
         let clock = Arc::new(AtomicI64::new(START));
         let metrics = Arc::new(Metrics::new().expect("registers"));
-        let replicas = [0.0, 0.7].map(|jitter| replica(&store, &clock, &metrics, jitter));
+        let tls = [tls(), tls()];
+        let replicas = [0, 1].map(|at| replica(&store, &clock, &metrics, ([0.0, 0.7][at], tls[at].clone())));
         Self {
             store,
             clock,
             replicas,
+            tls,
             metrics,
         }
     }
@@ -119,11 +131,21 @@ impl World {
         Ok(())
     }
 
+    /// What a server takes for a path of admission.
+    pub(crate) fn paths(&self, at: usize) -> &Paths {
+        self.tls[at].paths()
+    }
+
     /// The sum of `wattlane_tls_rotations_total` over what the two labels name.
     pub(crate) fn count(&self, action: &str, outcome: &str) -> f64 {
+        self.metric(&format!(
+            "wattlane_tls_rotations_total{{action=\"{action}\",outcome=\"{outcome}\"}}"
+        ))
+    }
+
+    pub(crate) fn metric(&self, series: &str) -> f64 {
         let page = self.metrics.render();
-        let series = format!("wattlane_tls_rotations_total{{action=\"{action}\",outcome=\"{outcome}\"}} ");
-        let value = page.lines().find_map(|l| l.strip_prefix(&series));
+        let value = page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' '));
         value.expect("a series").parse().expect("a number")
     }
 }

@@ -77,7 +77,7 @@ fn check(world: &World, schedulers: &[Scheduler]) -> Result<(), TestCaseError> {
     }
     // The signer is somebody everybody knows.
     let secret = world.store.state().secrets["certs"].clone();
-    let ring = Keyring::read(&data(&secret)).0;
+    let ring = Keyring::read(&data(&secret), world.now()).0;
     prop_assert!(ring.trusted().len() <= 3, "{:?}", ring);
     Ok(())
 }

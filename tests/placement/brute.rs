@@ -126,6 +126,9 @@ fn case() -> impl Strategy<Value = Case> {
 
 type Power = (u32, u32);
 
+/// What others lose of the shared counter, what the choice draws, and how empty the counter was that it begins on.
+type Cost = (u32, Power, u32);
+
 /// One choice: by ask, positions of cards, each once; a shared card may be in several asks.
 type Choice = Vec<Vec<usize>>;
 
@@ -266,6 +269,33 @@ impl Case {
         self.most.is_none_or(|most| cards.len() <= most as usize)
     }
 
+    /// What is left of the counter once so many slots are given: each amount that some card draws, as often as it still
+    /// goes into what is left, by the part of the whole it is.
+    fn worth(&self, left: u32) -> u32 {
+        let mut draws: Vec<u32> = self.cards.iter().map(|c| c.slots).filter(|s| *s > 0).collect();
+        draws.sort_unstable();
+        draws.dedup();
+        draws.iter().map(|s| left / s * (s * 1000 / SLOTS)).sum()
+    }
+
+    fn lost(&self, slots: u32) -> u32 {
+        let left = u32::try_from(self.slots_left()).unwrap_or(0);
+        self.worth(left) - self.worth(left - slots)
+    }
+
+    fn cost(&self, choice: &Choice) -> Cost {
+        let mut chosen: Vec<usize> = choice.iter().flatten().copied().collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        let new = chosen.iter().map(|i| &self.cards[*i]).filter(|c| c.given == 0);
+        let slots = new.map(|c| c.slots).sum();
+        let vacant = match slots {
+            0 => 0,
+            _ => u32::try_from(self.slots_left()).unwrap_or(0) * 1000 / SLOTS,
+        };
+        (self.lost(slots), self.power(choice), vacant)
+    }
+
     fn power(&self, choice: &Choice) -> Power {
         choice
             .iter()
@@ -284,8 +314,8 @@ impl Case {
         })
     }
 
-    /// The choices of the first alternatives that can be met, after the class rule; of those, the ones that draw least.
-    fn best(&self) -> Option<(usize, Power, Vec<Choice>)> {
+    /// The choices of the first alternatives that can be met, after the class rule; of those, the ones that cost least.
+    fn best(&self) -> Option<(usize, Cost, Vec<Choice>)> {
         self.vectors().iter().enumerate().find_map(|(at, alternatives)| {
             let mut choices: Vec<Choice> = vec![vec![]];
             for wanted in alternatives {
@@ -305,8 +335,8 @@ impl Case {
             } else if !self.mix {
                 choices.clear();
             }
-            let least = choices.iter().map(|c| self.power(c)).min()?;
-            choices.retain(|c| self.power(c) == least);
+            let least = choices.iter().map(|c| self.cost(c)).min()?;
+            choices.retain(|c| self.cost(c) == least);
             Some((at, least, choices))
         })
     }
@@ -484,22 +514,26 @@ proptest! {
         }
         prop_assert_eq!(choice.iter().map(Vec::len).sum::<usize>(), results.len(), "every result is of a request served");
         let sorted: Choice = choice.iter().map(|p| { let mut p = p.clone(); p.sort_unstable(); p }).collect();
-        prop_assert!(choices.contains(&sorted), "{:?} with {:?} is none of {:?}, which draw {:?}",
-            choice, case.power(&choice), choices, least);
+        prop_assert!(choices.contains(&sorted), "{:?} with {:?} is none of {:?}, which cost {:?}",
+            choice, case.cost(&choice), choices, least);
         let shares = results.iter().all(|r| r.share_id.is_some() == case.cards[position(&r.id.device)].shared);
         prop_assert!(shares, "exactly shared cards are given as shares");
-        prop_assert_eq!(placed.watts, least.1);
+        prop_assert_eq!(placed.watts, least.1.1);
         let classes = case.classes(&choice);
         prop_assert_eq!(placed.class.as_deref(), if classes.len() == 1 { Some(classes[0]) } else { None });
 
-        // Ties: the class of which least is free, then the first in the order of watts and devices.
+        // Ties: the class of which least is free, then the first in the order of loss, watts and devices.
         if case.cards.iter().all(|c| c.class.is_some()) && classes.len() == 1 {
             let free = |c: &Choice| case.free_of(&alternatives, case.classes(c).first().copied());
             let fewest = choices.iter().map(free).min();
             prop_assert_eq!(Some(free(&choice)), fewest, "the smaller group is broken: {:?} of {:?}", choice, choices);
             let order = |c: &Choice| -> Vec<_> {
                 c.iter().flat_map(|picks| {
-                    let mut keys: Vec<_> = picks.iter().map(|i| (case.cards[*i].watts.is_none(), case.cards[*i].watts, *i)).collect();
+                    let mut keys: Vec<_> = picks.iter().map(|i| {
+                        let card = &case.cards[*i];
+                        let cut = (card.given == 0 && card.slots > 0).then(|| case.lost(card.slots));
+                        (cut, card.watts.is_none(), card.watts, *i)
+                    }).collect();
                     keys.sort_unstable();
                     keys
                 }).collect()

@@ -11,5 +11,6 @@ mod power;
 mod reasons;
 mod refused_pods;
 mod scores;
+mod slots;
 mod topology;
 mod world;

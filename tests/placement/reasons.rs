@@ -234,7 +234,11 @@ fn counters_and_shares_that_are_used_up() {
         "sharedCounters": [{"name": "card", "counters": {"slots": {"value": "7"}}}]}),
     );
     world.claim("c", ask(2));
-    assert_eq!(world.devices(&pod("p", &["c"]), "n"), ["p4", "p3"]);
+    assert_eq!(
+        world.devices(&pod("p", &["c"]), "n"),
+        ["p3", "p4"],
+        "the one that leaves more first"
+    );
     assert_eq!(
         says(&mut world, ask(3)),
         "capacity_exhausted: the requests compete for the same devices, counters or capacity, and not all can be met together"

@@ -34,6 +34,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         masks: MaskCache::default(),
         summary: Default::default(),
         boards: Default::default(),
+        cuts: Default::default(),
     };
     let state = PoolState {
         taken: Bits::new(pool.devices.len()),
@@ -103,6 +104,123 @@ fn an_invalid_policy_is_a_no_with_reasons() {
 #[test]
 fn without_a_cluster_nothing_is_counted() {
     let report = check(&format!("{HEAD}{CLASSES}"), None);
-    assert!(report.valid && report.warnings.is_empty());
+    assert!(report.valid && report.warnings.is_empty(), "{:?}", report.warnings);
     assert!(report.classes.iter().all(|c| c.devices.is_none()));
+}
+
+fn warnings(body: &str, cluster: Option<&Snapshot>) -> Vec<String> {
+    let report = check(&format!("{HEAD}{body}"), cluster);
+    assert!(report.valid, "{:?}", report.errors);
+    report.warnings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn rules_that_are_never_reached_are_found() {
+    let body = r#"
+classes:
+- {name: a, match: device.driver == "x"}
+- {name: b, match: device.driver == "y"}
+- {name: again, match: device.driver == "x"}
+- {name: all, match: "true"}
+- {name: after, match: device.driver == "z"}
+namespaces:
+- {match: {team: a}}
+- {match: {team: b, tier: low}}
+- {match: {team: a, tier: low}}
+- {match: {tier: low}}
+- {match: {team: a}}
+- {match: {}}
+- {match: {team: c}}
+"#;
+    let never =
+        |rule: &str, first: &str| format!("{rule}: is never reached: {first} comes first and matches all that it does");
+    let want = [
+        never("classes[2]", "classes[0]"),
+        never("classes[4]", "classes[3]"),
+        never("namespaces[2]", "namespaces[0]"),
+        never("namespaces[4]", "namespaces[0]"),
+        never("namespaces[6]", "namespaces[5]"),
+    ];
+    assert_eq!(warnings(body, None), want);
+}
+
+#[test]
+fn sizes_of_shared_memory_that_do_nothing_or_too_much_are_doubted() {
+    let sizes = ["8", "64Mi", "65Mi", "8Gi", "1.5", "500m", "4Ti", "5Ti", "8e30"];
+    let of = |size: &str| format!("- {{match: {{size: \"{size}\"}}, patch: {{sharedMemory: \"{size}\"}}}}\n");
+    let body: String = sizes.into_iter().map(of).collect();
+    let doubted: Vec<_> = warnings(&format!("namespaces:\n{body}"), None)
+        .iter()
+        .map(|w| {
+            w.split(": ")
+                .nth(1)
+                .unwrap_or_default()
+                .split(' ')
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(doubted, ["8", "64Mi", "1.5", "500m", "5Ti", "8e30"]);
+}
+
+#[test]
+fn names_that_the_cluster_does_not_have_are_said_with_those_it_has() {
+    let mut cluster = cluster(&[]);
+    for name in ["nvidia", "runc"] {
+        cluster.runtime_classes.insert(name.into(), ());
+    }
+    let class = wattlane::model::DeviceClass {
+        name: "gpu.example.com".into(),
+        selectors: vec![],
+        config: vec![],
+        extended_resource: Some("example.com/served".into()),
+        created: 0,
+        unsupported: None,
+    };
+    cluster.classes.insert("gpu.example.com".into(), Arc::new(class));
+    let body = r#"
+classes: [{name: a, match: "true", patch: {runtimeClassName: nvidia-cdi}}]
+namespaces: [{match: {}, patch: {runtimeClassName: runc}}]
+defaults:
+  runtimeClassName: nvidia-legacy
+  deviceClasses: {example.com/gpu: card.example.com, example.com/served: none.example.com, example.com/fine: gpu.example.com}
+"#;
+    let said = warnings(body, Some(&cluster));
+    let want = [
+        "classes[0]: no device of this cluster is of class a",
+        "defaults: this cluster has no RuntimeClass nvidia-legacy, so pods with nvidia.com/gpu are refused; there is nvidia, runc",
+        "classes[0].patch.runtimeClassName: this cluster has no RuntimeClass nvidia-cdi, so its pods are refused; there is nvidia, runc",
+        "defaults.deviceClasses[\"example.com/gpu\"]: this cluster has no DeviceClass card.example.com: example.com/gpu is left to the device plugin; there is gpu.example.com",
+        "defaults.deviceClasses[\"example.com/served\"]: this cluster has no DeviceClass none.example.com: gpu.example.com, which says it serves example.com/served, is used instead",
+    ];
+    assert_eq!(said, want);
+}
+
+#[test]
+fn the_rules_for_namespaces_are_listed_with_whom_they_are_for() {
+    let mut cluster = cluster(&[]);
+    for (name, team) in [("a", "x"), ("b", "x"), ("c", "y")] {
+        let namespace = wattlane::model::Namespace {
+            name: name.into(),
+            labels: Arc::new([("team".into(), team.into())].into()),
+            deleting: false,
+        };
+        cluster.namespaces.insert(name.into(), Arc::new(namespace));
+    }
+    let body = "namespaces: [{match: {team: x}, allowedClasses: [l4-72w], maxGpusPerPod: 2}, {match: {}}]";
+    let report = check(&format!("{HEAD}{body}"), Some(&cluster));
+    let (json, text) = printed(&report);
+    assert_eq!(
+        json["namespaces"],
+        json!([
+            {"match": {"team": "x"}, "defaultClass": "l4-72w", "allowedClasses": ["l4-72w"], "maxGpusPerPod": 2, "namespaces": 2},
+            {"match": {}, "defaultClass": null, "allowedClasses": null, "maxGpusPerPod": null, "namespaces": 1},
+        ])
+    );
+    let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert!(lines.contains(&vec!["team=x", "2", "l4-72w", "l4-72w", "2"]), "{text}");
+    assert!(lines.contains(&vec!["(all)", "1", "-", "(all)", "-"]), "{text}");
+    let (_, text) = printed(&check(&format!("{HEAD}{body}"), None));
+    assert!(text.contains("NAMESPACES WITH") && text.contains("team=x"), "{text}");
 }

@@ -3,6 +3,7 @@
 
 mod check;
 mod classes;
+mod reload;
 
 use serde_json::Value;
 use wattlane::policy::{BoardPower, NodeOrder, Policy, PolicyError, board_power};
@@ -85,12 +86,12 @@ fn the_shipped_policy_is_valid() {
 #[test]
 fn what_is_wrong_is_said_with_its_place() {
     for (body, want) in [
-        ("clases: []", "clases: unknown field"),
+        ("clases: []", "clases: unknown field; did you mean classes?"),
         ("classes: {}", "classes: must be a list"),
-        ("classes: [{name: a}]", "classes[0]: missing field `match`"),
+        ("classes: [{name: a}]", "classes[0].match: is needed"),
         (
             "classes: [{name: a, match: \"true\", wats: 1}]",
-            "classes[0]: unknown field `wats`",
+            "classes[0].wats: unknown field; did you mean watts?",
         ),
         (
             "classes: [{name: A b, match: \"true\"}]",
@@ -169,10 +170,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "power: [{label: rack, budgets: {r7: much}}]",
             "power[0].budgets[\"r7\"]: write whole watts",
         ),
-        (
-            "namespaces: [{defaultClass: a}]",
-            "namespaces[0]: missing field `match`",
-        ),
+        ("namespaces: [{defaultClass: a}]", "namespaces[0].match: is needed"),
         (
             "namespaces: [{match: {}, allowedClasses: []}]",
             "namespaces[0].allowedClasses: allows nothing",
@@ -187,7 +185,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "namespaces: [{match: {}, maxGpusPerPod: -1}]",
-            "namespaces[0]: invalid value",
+            "namespaces[0].maxGpusPerPod: must be a whole number, 0 or more, not the number -1",
         ),
         ("namespaces: [{match: {a: x y}}]", "namespaces[0].match[\"a\"]:"),
         (
@@ -214,6 +212,14 @@ fn what_is_wrong_is_said_with_its_place() {
             "defaults: {deviceClasses: {gpu: x}}",
             "defaults.deviceClasses[\"gpu\"]:",
         ),
+        (
+            "defaults: {deviceClasses: {nvidia.com/gpumem: x}}",
+            "defaults.deviceClasses[\"nvidia.com/gpumem\"]: \"nvidia.com/gpumem\" is not valid: an amount of a card",
+        ),
+        (
+            "defaults: {runtimeClassNames: {intel.com/gpu: x}}",
+            "defaults.runtimeClassNames[\"intel.com/gpu\"]: is none of deviceClasses, which are amd.com/gpu, nvidia.com/gpu",
+        ),
         ("defaults: []", "defaults: must be a mapping"),
         ("classes: [[a, \"true\"]]", "classes[0]: must be a mapping"),
     ] {
@@ -229,7 +235,49 @@ fn what_is_wrong_is_said_with_its_place() {
 fn all_errors_at_once() {
     let errors =
         errors("extra: 1\nclasses: [{name: A, match: x, watts: no}, {}]\nplacement: {nodes: x}\ndefaults: {y: z}");
-    assert_eq!(errors.len(), 7, "{errors:#?}");
+    assert_eq!(errors.len(), 8, "{errors:#?}");
+}
+
+/// Each with its place, whatever else is wrong beside it; and nothing that only follows from it.
+#[test]
+fn a_value_of_the_wrong_type_hides_no_other() {
+    let errors = errors(
+        "
+classes:
+- {name: [a], match: 'true', watts: {}, patch: {labels: [a], annotations: {x: 1}, tolerations: {key: a}, sharedMemory: 8}}
+- nothing
+placement: {nearness: rack, nodes: 1, topologie: none}
+power: [{label: rack, budgets: [1kW]}, {label: 5, budget: 1kW}]
+namespaces:
+- {match: [team], defaultClass: 4, allowedClasses: [a, b], maxGpusPerPod: x, limits: {maxGpusPerPod: 8}}
+- {match: {team: 5}, allowedClasses: [a, null], patch: {tolerations: [{operator: 1, tolerationSeconds: '5'}]}}
+defaults: {deviceClasses: {nvidia.com/gpu: [gpu.nvidia.com]}, runtimeClassName: true}
+",
+    );
+    let want = [
+        "classes[1]: must be a mapping, not the text \"nothing\"",
+        "classes[0].name: must be a text, not a list",
+        "classes[0].watts: write whole watts: 600, \"600W\" or \"0.6kW\"",
+        "classes[0].patch.labels: must be a mapping, not a list",
+        "classes[0].patch.annotations[\"x\"]: must be a text (put it in quotes), not the number 1",
+        "classes[0].patch.sharedMemory: must be a text (put it in quotes), not the number 8",
+        "classes[0].patch.tolerations: must be a list, not a mapping",
+        "placement.nodes: must be a text (put it in quotes), not the number 1",
+        "placement.nearness: must be a list, not the text \"rack\"",
+        "placement.topologie: unknown field; did you mean topology?",
+        "power[0].budgets: must be a mapping, not a list",
+        "power[1].label: must be a text (put it in quotes), not the number 5",
+        "namespaces[0].match: must be a mapping, not a list",
+        "namespaces[0].defaultClass: must be a text (put it in quotes), not the number 4",
+        "namespaces[0].maxGpusPerPod: must be a whole number, 0 or more, not the text \"x\"",
+        "namespaces[0].limits: unknown field; known are match, defaultClass, allowedClasses, maxGpusPerPod, patch, sharing",
+        "namespaces[1].match[\"team\"]: must be a text (put it in quotes), not the number 5",
+        "namespaces[1].allowedClasses[1]: must be an entry, not nothing",
+        "namespaces[1].patch.tolerations[0].operator: must be a text (put it in quotes), not the number 1",
+        "namespaces[1].patch.tolerations[0].tolerationSeconds: must be a whole number, not the text \"5\"",
+        "and 3 more",
+    ];
+    assert_eq!(errors, want, "{errors:#?}");
 }
 
 #[test]

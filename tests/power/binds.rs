@@ -57,6 +57,7 @@ async fn binds_at_one_time_never_pass_the_budget() {
     let source = PolicySource::File {
         path: PathBuf::from("policy.yaml"),
         text: POLICY.into(),
+        kept: None,
     };
     let core = Core::start(embedded.clone(), source).await.expect("starts");
     let mut waiting: Vec<Pod> = vec![];

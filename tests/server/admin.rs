@@ -14,7 +14,7 @@ use wattlane::admission::{Skip, Swept};
 use wattlane::audit;
 use wattlane::cluster::WatchStatus as _;
 use wattlane::index::Kind;
-use wattlane::metrics::{Admitted, Bound, Metrics, Outcome, Port, Readiness, Verb};
+use wattlane::metrics::{Admitted, Bound, Metrics, Outcome, PolicyLoad, Port, Readiness, Verb};
 use wattlane::model::Reason;
 use wattlane::server::admin;
 
@@ -163,6 +163,7 @@ pub(crate) fn closed(page: &Page, name: &str, label: &str, values: impl IntoIter
 
 /// Every family, with the labels it may have.
 const FAMILIES: &[(&str, &[&str])] = &[
+    ("wattlane_admission_closed", &[]),
     ("wattlane_admission_skips_total", &["reason"]),
     ("wattlane_admissions_total", &["outcome"]),
     ("wattlane_audit_findings", &["kind"]),
@@ -181,6 +182,10 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("wattlane_lease_renew_failures_total", &[]),
     ("wattlane_node_verdicts_total", &["reason"]),
     ("wattlane_pokes_total", &[]),
+    ("wattlane_policy_hash", &[]),
+    ("wattlane_policy_load_failed", &[]),
+    ("wattlane_policy_load_timestamp_seconds", &[]),
+    ("wattlane_policy_loads_total", &["outcome"]),
     ("wattlane_power_domains", &[]),
     ("wattlane_publications_total", &[]),
     ("wattlane_refused_pods", &[]),
@@ -254,6 +259,12 @@ pub(crate) fn judge(page: &Page) {
         "wattlane_connections_shed_total",
         "port",
         Port::ALL.map(Port::as_str),
+    );
+    closed(
+        page,
+        "wattlane_policy_loads_total",
+        "outcome",
+        PolicyLoad::ALL.map(PolicyLoad::as_str),
     );
     closed(page, "wattlane_tls_reloads_total", "outcome", ["taken", "refused"]);
     closed(page, "wattlane_leader_changes_total", "change", ["gained", "lost"]);

@@ -76,8 +76,8 @@ async fn without_names_any_certificate_of_the_ca_may() {
     );
 }
 
-/// A client certificate of the CA as it should be, but for its time, which is over, or for who signed it.
-fn forged(clients: &Authority, over: bool, own_key: bool) -> Pair {
+/// A client certificate of the CA as it should be, but for what `change` does.
+fn made(clients: &Authority, own_key: bool, change: impl FnOnce(&mut rcgen::CertificateParams)) -> Pair {
     use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
     let ca_key = match own_key {
         true => KeyPair::generate().expect("a key"),
@@ -85,17 +85,25 @@ fn forged(clients: &Authority, over: bool, own_key: bool) -> Pair {
     };
     let issuer = Issuer::from_ca_cert_pem(&clients.pair().cert, ca_key).expect("the CA");
     let mut params = CertificateParams::new(vec!["kube-scheduler".to_owned()]).expect("a name");
+    params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "kube-scheduler");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    if over {
-        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
-    }
+    change(&mut params);
     let key = KeyPair::generate().expect("a key");
     Pair {
         cert: params.signed_by(&key, &issuer).expect("signs").pem(),
         key: key.serialize_pem(),
     }
+}
+
+/// But for its time, which is over, or for who signed it.
+fn forged(clients: &Authority, over: bool, own_key: bool) -> Pair {
+    made(clients, own_key, |params| {
+        if over {
+            params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+        }
+    })
 }
 
 fn expired(clients: &Authority) -> Pair {
@@ -141,6 +149,36 @@ async fn a_certificate_of_another_ca_purpose_or_time_fails_the_handshake() {
     assert_eq!(server.requests("filter", "ok"), 1.0);
 }
 
+/// The verifier lets them pass: one says nothing of what it is for, the other has two names for one caller.
+#[tokio::test]
+async fn a_certificate_that_is_not_clearly_a_clients_may_call_nothing() {
+    let (server, clients) = guarded_both(&["kube-scheduler"], &["kube-scheduler"]).await;
+    let purposeless = made(&clients, false, |params| params.extended_key_usages = vec![]);
+    let two_names = made(&clients, false, |params| {
+        let second = rcgen::DnType::CustomDnType(vec![2, 5, 4, 3]);
+        params.distinguished_name.push(second, "admin");
+    });
+    for (pair, word) in [(purposeless, "clientAuth"), (two_names, "several common names")] {
+        for http in BOTH {
+            let peer = with(&server, Some(pair.clone()));
+            for (path, body) in [(FILTER, args("p", &["ok"])), ("/admission/mutate", REVIEW.to_owned())] {
+                let answer = peer.post(http, path, body).await;
+                assert_eq!(answer.status, 403, "{word} {path}");
+                assert!(answer.text().contains(word), "{}", answer.text());
+            }
+        }
+    }
+    let whole = with(&server, Some(made(&clients, false, |_| {})));
+    assert_eq!(whole.post(Http::Two, FILTER, args("p", &["ok"])).await.status, 200);
+    assert_eq!(
+        (
+            server.requests("filter", "forbidden"),
+            server.requests("mutate", "forbidden")
+        ),
+        (4.0, 4.0)
+    );
+}
+
 #[tokio::test]
 async fn admission_asks_for_a_name_of_its_own_where_it_is_told_to() {
     let (server, clients) = guarded_both(&["kube-scheduler"], &["kube-apiserver"]).await;
@@ -159,4 +197,14 @@ async fn admission_asks_for_a_name_of_its_own_where_it_is_told_to() {
         }
     }
     assert_eq!(server.requests("mutate", "forbidden"), 4.0);
+    // Who shows such a certificate needs no token; who shows none has no use for one.
+    server.tls.paths().only(["token"], std::time::Duration::from_secs(60));
+    for (client, path, status) in [
+        (client("kube-apiserver"), "/admission/mutate", 200),
+        (client("kube-scheduler"), "/admission/mutate/token", 403),
+        (None, "/admission/mutate/token", 403),
+    ] {
+        let answer = with(&server, client).post(Http::Two, path, REVIEW).await;
+        assert_eq!(answer.status.as_u16(), status, "{path} {}", answer.text());
+    }
 }

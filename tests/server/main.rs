@@ -9,6 +9,7 @@ mod fake;
 mod garbage;
 mod holds;
 mod limits;
+mod paths;
 mod real;
 mod reload;
 mod rotation;

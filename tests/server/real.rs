@@ -42,7 +42,7 @@ pub(crate) struct World {
     pub(crate) cluster: Arc<Embedded>,
     pub(crate) core: Core,
     app: App,
-    peer: Peer,
+    pub(crate) peer: Peer,
 }
 
 pub(crate) fn slice(node: &str, cards: usize) -> Value {
@@ -61,6 +61,15 @@ pub(crate) async fn start(cards: usize) -> World {
 }
 
 pub(crate) async fn start_with(cards: usize, limits: binding::Limits) -> World {
+    start_so(cards, limits, |_| {}).await
+}
+
+/// With the network as `change` makes it.
+pub(crate) async fn start_on(cards: usize, change: impl FnOnce(&mut Net)) -> World {
+    start_so(cards, binding::Limits::default(), change).await
+}
+
+async fn start_so(cards: usize, limits: binding::Limits, change: impl FnOnce(&mut Net)) -> World {
     let text = format!("{CLUSTER}---\n{}\n", slice("n1", cards));
     let cluster = Arc::new(Embedded::from_yaml("test", &text).expect("a cluster"));
     let mut core = Core::start(cluster.clone(), PolicySource::Default)
@@ -73,11 +82,11 @@ pub(crate) async fn start_with(cards: usize, limits: binding::Limits) -> World {
         core.cluster.clone(),
         limits,
     );
-    let net = Net {
-        kept: None,
+    let mut net = Net {
         admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         ..Net::loopback()
     };
+    change(&mut net);
     let app = app::serve(core.clone(), net).await.expect("serves");
     let peer = Peer {
         address: app.address,

@@ -20,14 +20,14 @@ const LEAF: i64 = 300;
 const OVERLAP: i64 = 400;
 const AUTHORITY: i64 = 1_500;
 
-struct Kept {
-    store: Arc<Store>,
-    clock: Arc<AtomicI64>,
-    keeper: Keeper,
-    server: Running,
+pub(crate) struct Kept {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<AtomicI64>,
+    pub(crate) keeper: Keeper,
+    pub(crate) server: Running,
 }
 
-async fn kept() -> Kept {
+pub(crate) async fn kept() -> Kept {
     let nobody = Authority::new().expect("a CA");
     let pair = serving_pair(&nobody);
     let options = TlsOptions {
@@ -68,7 +68,7 @@ async fn kept() -> Kept {
 
 impl Kept {
     /// Who reads the Secret of the scheduler now.
-    fn scheduler(&self) -> Peer {
+    pub(crate) fn scheduler(&self) -> Peer {
         scheduler(&self.store, &self.server)
     }
 }

@@ -41,6 +41,7 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) authority: Authority,
+    pub(crate) tls: Arc<Tls>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) fake: Arc<Fake>,
@@ -78,7 +79,7 @@ pub(crate) async fn start_with(limits: Limits, authority: Authority, tls: Arc<Tl
     let stop = CancellationToken::new();
     let server = Server {
         service: fake.clone(),
-        tls,
+        tls: tls.clone(),
         limits,
         metrics: metrics.clone(),
         readiness: readiness.clone(),
@@ -87,6 +88,7 @@ pub(crate) async fn start_with(limits: Limits, authority: Authority, tls: Arc<Tl
     Running {
         address,
         authority,
+        tls,
         metrics,
         readiness,
         fake,

@@ -215,7 +215,7 @@ async fn what_is_not_served_is_said() {
             (Method::PUT, "/admission/mutate", 405, "POST"),
             (Method::POST, "/extender/preempt", 501, "preemptVerb"),
             (Method::POST, "/extender/filter/", 404, "/extender/filter"),
-            (Method::GET, "/", 404, "/admission/mutate"),
+            (Method::GET, "/admission", 404, "/admission/mutate"),
         ] {
             // The body is not read, and does not disturb what comes next on the connection.
             let answer = conn.send(method, path, whole("{}")).await.expect("answers");

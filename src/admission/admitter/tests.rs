@@ -279,6 +279,56 @@ async fn the_user_reads_the_words_of_the_api() {
     }
 }
 
+/// The namespace was labelled a moment ago: the API server knows, and we not yet.
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_for_the_opt_in_of_its_namespace_but_not_every_pod_again() {
+    let patience = Duration::from_secs(60);
+    let mut closed = snapshot();
+    let namespace = Namespace {
+        name: "ml".into(),
+        labels: Labels::default(),
+        deleting: false,
+    };
+    closed.namespaces.insert("ml".into(), Arc::new(namespace));
+    let mut world = world(closed, None);
+    world.admitter = world.admitter.with_patience(patience);
+    let left = |decision: Decision| {
+        assert!(
+            matches!(
+                decision,
+                Decision::LeaveAlone {
+                    reason: Skip::NotOptedIn,
+                    ..
+                }
+            ),
+            "{decision:?}"
+        );
+    };
+    // Nobody opts in: the first waits for it, the next does not …
+    let start = tokio::time::Instant::now();
+    left(admit(&world, false).await);
+    assert_eq!(start.elapsed(), patience);
+    left(admit(&world, false).await);
+    assert_eq!(start.elapsed(), patience);
+    // … until something has changed.
+    let mut changed = Snapshot::clone(&world.current.load());
+    let namespace = Namespace {
+        name: "ml".into(),
+        labels: Arc::new([("team".into(), "a".into())].into()),
+        deleting: false,
+    };
+    changed.namespaces.insert("ml".into(), Arc::new(namespace));
+    world.current.store(Arc::new(changed));
+    let publish = async {
+        tokio::task::yield_now().await;
+        world.current.store(Arc::new(snapshot()));
+        world.version.send_replace(2);
+    };
+    let (decision, ()) = tokio::join!(admit(&world, false), publish);
+    assert!(matches!(decision, Decision::Patch { .. }), "{decision:?}");
+    assert_eq!(start.elapsed(), patience);
+}
+
 #[tokio::test]
 async fn a_pod_waits_for_its_namespace_to_come_through_the_watch() {
     let mut world = world(Snapshot::default(), None);

@@ -123,3 +123,30 @@ async fn a_follower_writes_nothing_and_says_who_leads() {
     assert!(refused.message.contains("another is"), "{refused}");
     assert!(setup.world.state().devices().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_becomes_the_leader_lets_a_bind_wait_for_that_but_not_for_long() {
+    let mut setup = Setup::new(&[], LAG, LATENCY);
+    let lever = led(&mut setup);
+    let pods = [setup.add_pod("a"), setup.add_pod("b"), setup.add_pod("c")];
+    sleep(Duration::from_secs(1)).await;
+    lever.choose(1);
+    let begun = Instant::now();
+    let (bound, ()) = tokio::join!(setup.bind(&pods[0], "n1"), async {
+        sleep(Duration::from_millis(700)).await;
+        lever.elect(1);
+    });
+    bound.expect("bound");
+    assert!(begun.elapsed() >= Duration::from_millis(700), "before it led");
+
+    lever.choose(2);
+    let refused = setup.bind(&pods[1], "n1").await.expect_err("it reads for too long");
+    assert_eq!(refused.kind, BindFailure::NotLeader);
+    assert!(refused.message.contains("becoming the leader"), "{refused}");
+
+    lever.choose(3);
+    let begun = Instant::now();
+    let (refused, ()) = tokio::join!(setup.bind(&pods[2], "n1"), async { lever.depose() });
+    assert_eq!(refused.expect_err("nothing to wait for").kind, BindFailure::NotLeader);
+    assert!(begun.elapsed() < Duration::from_millis(100), "another leads");
+}

@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use serde_json::json;
 
 use super::{Args, Output, nothing_there, write, write_pair};
-use crate::certs::client::NAME;
 use crate::certs::keyring::Keyring;
 use crate::cluster::kube::KubeCluster;
 use crate::cluster::secrets::CertStore as _;
@@ -20,11 +19,11 @@ pub(super) async fn run(args: &Args, secret: &str) -> anyhow::Result<ExitCode> {
     let cluster = KubeCluster::connect(None).await?;
     let name = super::super::secret_name(secret, cluster.namespace())?;
     let found = cluster.secret(&name).await?;
-    let ring = Keyring::read(&data(&found)).0;
+    let ring = Keyring::read(&data(&found), crate::certs::now()).0;
     let signer = ring.signer().with_context(|| {
         format!("Secret {name} holds no CA that can sign: is it the one of `serve --tls-secret`, and has it run?")
     })?;
-    let client = signer.client(NAME, args.days)?;
+    let client = signer.client(&args.client_name, args.days)?;
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
     write(&ca, &ring.bundle(), 0o644)?;
     write_pair(&cert, &key, &client)?;
@@ -33,14 +32,14 @@ pub(super) async fn run(args: &Args, secret: &str) -> anyhow::Result<ExitCode> {
         Output::Json => writeln!(
             out,
             "{}",
-            json!({"out": args.out, "files": [ca, cert, key], "clientName": NAME, "days": args.days})
+            json!({"out": args.out, "files": [ca, cert, key], "clientName": args.client_name, "days": args.days})
         )?,
         Output::Table => writeln!(
             out,
             "{}: ca.crt, and client.crt for {}, valid {} days; write them anew before that, and when \
              wattlane_tls_ca_switch_timestamp_seconds is not 0",
             args.out.display(),
-            NAME,
+            args.client_name,
             args.days
         )?,
     }

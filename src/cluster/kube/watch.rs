@@ -34,8 +34,8 @@ pub(super) const WATCH_SECONDS: u32 = 60;
 /// resourceVersion can be one the server will never know (an etcd restored from a backup).
 const RELIST_AFTER: u32 = 5;
 const FIRST_DELAY: Duration = Duration::from_millis(250);
-/// Low: nine watches every few seconds are nothing to an API server, and each second of blindness delays binds.
-const MAX_DELAY: Duration = Duration::from_secs(8);
+/// Low: nine watches every two seconds are nothing to an API server, and each second of blindness delays binds.
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// Between two looks for a kind that is not served. A feature gate takes a restart of the API server.
 const ABSENT: Duration = Duration::from_secs(30);
@@ -72,6 +72,7 @@ pub(super) async fn run(
     let mut failures = 0;
     let mut said = String::new();
     loop {
+        let begun = relist.begin();
         let resource = match served(kind, &client).await {
             Ok(Some(resource)) => resource,
             Ok(None) => {
@@ -83,11 +84,10 @@ pub(super) async fn run(
                 pulse.listed.store(false, Ordering::Relaxed);
                 pulse.status.restarted(kind);
                 complain(kind, &watcher::Error::InitialListFailed(error), &mut said);
-                tokio::time::sleep(delay(failures)).await;
+                pause(failures, &relist, begun).await;
                 continue;
             }
         };
-        let begun = relist.begin();
         let settings = watcher::Config::default().timeout(WATCH_SECONDS);
         let mut events = pin!(watcher(Api::<Raw>::all_with(client.clone(), &resource), settings));
         let mut feed = Feed::new(kind);
@@ -115,8 +115,8 @@ pub(super) async fn run(
                     failures += 1;
                     pulse.status.restarted(kind);
                     complain(kind, &error, &mut said);
-                    tokio::time::sleep(delay(failures)).await;
-                    if gone(&error) || failures % RELIST_AFTER == 0 {
+                    let wanted = pause(failures, &relist, begun).await;
+                    if wanted || gone(&error) || failures % RELIST_AFTER == 0 {
                         break;
                     }
                 }
@@ -248,6 +248,15 @@ fn answer(error: &watcher::Error) -> Option<&kube::core::Status> {
 /// The watcher relists by itself when an event says 410, but not when the start of a watch does.
 fn gone(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(_)) && answer(error).is_some_and(|s| s.code == 410)
+}
+
+/// Waits before the next try; true: cut short by somebody who wants a list and has just written to this API server, so
+/// that it is there again. Once a wish: what begins next begins after it.
+pub(super) async fn pause(failures: u32, relist: &Relist, begun: u64) -> bool {
+    tokio::select! {
+        () = tokio::time::sleep(delay(failures)) => false,
+        () = relist.wanted(begun) => true,
+    }
 }
 
 /// Exponential, with jitter of a quarter so that replicas and kinds do not come back in step.

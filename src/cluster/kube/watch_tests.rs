@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
@@ -260,4 +261,19 @@ async fn a_refused_list_is_tried_again_and_bookmarks_are_signs_of_life() {
         "{seen:?}"
     );
     running.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_a_list_does_not_wait_for_a_watch_that_waits() {
+    let relists = Relists::default();
+    let relist = relists.of(Kind::Claim);
+    let begun = relist.begin();
+    assert!(!watch::pause(9, &relist, begun).await, "nobody wants one");
+    let start = tokio::time::Instant::now();
+    let (cut, _) = tokio::join!(
+        watch::pause(9, &relist, begun),
+        tokio::time::timeout(Duration::from_millis(1), relists.caught_up())
+    );
+    assert!(cut && start.elapsed() < Duration::from_millis(10));
+    assert!(!watch::pause(9, &relist, relist.begin()).await, "the wish is known");
 }

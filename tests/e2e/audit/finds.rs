@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, from_value, json};
 
-use super::{Audit, FINALIZER};
+use super::{Audit, Damage, FINALIZER};
 use crate::objects::{MAXQ, SERVER, gpu_pod, slice};
 
 fn pod(name: &str, node: &str, claim: &str) -> Result<Value> {
@@ -31,7 +31,7 @@ fn claim(name: &str, node: &str, devices: &[&str], pod: &str) -> Value {
 }
 
 /// Two pods, each with a card of its own on n1, after a change that should not be there.
-fn after(change: impl FnOnce(&mut [Value; 2], &mut [Value; 2])) -> Result<()> {
+fn audit(change: impl FnOnce(&mut [Value; 2], &mut [Value; 2])) -> Result<Audit> {
     let mut pods = [pod("a", "n1", "claim-a")?, pod("b", "n1", "claim-b")?];
     let mut claims = [
         claim("claim-a", "n1", &["gpu-0"], "a"),
@@ -43,8 +43,11 @@ fn after(change: impl FnOnce(&mut [Value; 2], &mut [Value; 2])) -> Result<()> {
         from_value(json!(pods))?,
         from_value(json!(claims))?,
         from_value(slices)?,
-    )?
-    .check()
+    )
+}
+
+fn after(change: impl FnOnce(&mut [Value; 2], &mut [Value; 2])) -> Result<()> {
+    audit(change)?.check()
 }
 
 fn found(change: impl FnOnce(&mut [Value; 2], &mut [Value; 2])) -> String {
@@ -54,6 +57,29 @@ fn found(change: impl FnOnce(&mut [Value; 2], &mut [Value; 2])) -> String {
 #[test]
 fn nothing_in_order() {
     after(|_, _| ()).expect("no finding");
+}
+
+#[test]
+fn damage_is_counted() {
+    let damage = |change: fn(&mut [Value; 2], &mut [Value; 2])| {
+        let Damage { twice, leaks } = audit(change).and_then(|a| a.damage()).expect("counted");
+        (twice, leaks)
+    };
+    assert_eq!(damage(|_, _| ()), (0, 0));
+    assert_eq!(
+        damage(|_, c| c[1]["status"]["allocation"] = c[0]["status"]["allocation"].clone()),
+        (1, 0)
+    );
+    assert_eq!(damage(|p, _| p[0]["metadata"]["uid"] = json!("another")), (0, 1));
+    assert_eq!(damage(|p, _| p[0]["spec"]["nodeName"] = Value::Null), (0, 1));
+    assert_eq!(damage(|_, c| c[0]["status"]["reservedFor"] = json!([])), (0, 1));
+    assert_eq!(
+        damage(|p, c| {
+            p[0]["spec"]["nodeName"] = Value::Null;
+            c[0]["status"]["allocation"] = Value::Null;
+        }),
+        (0, 1)
+    );
 }
 
 #[test]

@@ -1,0 +1,192 @@
+//! Cards of one node that can be cut: what a choice of partitions takes from those who ask next.
+
+use super::view::View;
+use crate::partition::{Shape, State};
+
+/// The cards that devices of a view are cut from.
+#[derive(Debug, Default)]
+pub(super) struct Slots<'a> {
+    cards: Vec<Card<'a>>,
+    /// By device of the view: its card, and which cut of it. Empty: no device is cut from a card.
+    of: Vec<Option<(usize, usize)>>,
+    /// By device: the first of its card that is like it, by its place among the card's.
+    ranks: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Card<'a> {
+    /// Pool of the view, and card of the pool.
+    of: (usize, usize),
+    shape: &'a Shape,
+    /// None: an occupancy no choice of devices leads to; nothing is known then of what is lost.
+    state: Option<State>,
+    /// How much each profile is asked for; empty: all alike.
+    mix: Vec<u32>,
+    /// Cards that no request, rule or cost can tell apart have one number: as long as nothing is chosen of either, the
+    /// devices of one stand for those of the other.
+    kind: usize,
+}
+
+impl<'a> Slots<'a> {
+    pub(super) fn of(view: &View<'a>, mix: &[(crate::model::Name, u32)]) -> Self {
+        let mut slots = Self::default();
+        for (i, dev) in view.devices.iter().enumerate() {
+            let pool = view.pools[dev.pool];
+            // Its counters are drawn already: one share more takes nothing from others.
+            if dev.shared {
+                continue;
+            }
+            let Some((card, cut)) = pool.pool.cuts.of(dev.at) else {
+                continue;
+            };
+            let of = (dev.pool, card);
+            // Devices of one card mostly follow each other.
+            let known = slots.cards.iter().rposition(|c| c.of == of);
+            let at = known.unwrap_or_else(|| {
+                let card = &pool.pool.cuts.cards[card];
+                let asked = |profile| mix.iter().find(|(name, _)| name == profile).map_or(1, |(_, n)| *n);
+                slots.cards.push(Card {
+                    of,
+                    shape: &card.shape,
+                    state: card.state(pool),
+                    mix: match mix {
+                        [] => vec![],
+                        _ => card.shape.profiles().iter().map(asked).collect(),
+                    },
+                    kind: usize::MAX,
+                });
+                slots.cards.len() - 1
+            });
+            slots.of.resize(view.devices.len(), None);
+            slots.of[i] = Some((at, cut));
+        }
+        slots
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Numbers cards and their devices: `alike` is what devices are told apart by, beside their card.
+    pub(super) fn sort_cards<K: PartialEq>(&mut self, alike: impl Fn(usize) -> K) {
+        let mut devices: Vec<Vec<(usize, K)>> = self.cards.iter().map(|_| vec![]).collect();
+        self.ranks = vec![0; self.of.len()];
+        for (dev, of) in self.of.iter().enumerate() {
+            let Some((card, cut)) = of else { continue };
+            let (of_card, sight) = (&mut devices[*card], (*cut, alike(dev)));
+            self.ranks[dev] = of_card.iter().position(|d| *d == sight).unwrap_or(of_card.len());
+            of_card.push(sight);
+        }
+        let mut seen = vec![];
+        for (card, devices) in self.cards.iter_mut().zip(devices) {
+            let sight = (std::ptr::from_ref(card.shape), card.state, devices);
+            card.kind = seen.iter().position(|s| *s == sight).unwrap_or_else(|| {
+                seen.push(sight);
+                seen.len() - 1
+            });
+        }
+    }
+
+    pub(super) fn card_of(&self, dev: usize) -> Option<usize> {
+        Some((*self.of.get(dev)?)?.0)
+    }
+
+    /// What is lost if the device alone is chosen.
+    pub(super) fn alone(&self, dev: usize) -> Loss {
+        self.start().loses(dev)
+    }
+
+    /// The least that it takes from others, whatever is chosen beside it.
+    pub(super) fn least(&self, dev: usize) -> u32 {
+        let Some((card, cut)) = self.of.get(dev).copied().flatten() else {
+            return 0;
+        };
+        let card = &self.cards[card];
+        card.state.map_or(0, |_| card.shape.least(cut, &card.mix))
+    }
+
+    pub(super) fn start(&self) -> Taken<'_> {
+        Taken {
+            slots: self,
+            states: self.cards.iter().map(|c| c.state).collect(),
+            touched: vec![0; self.cards.len()],
+            undo: vec![],
+        }
+    }
+}
+
+/// What others lose by a choice, and how empty the cards are that it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Loss {
+    /// Partitions that fit no more, each by the part of a card it takes, in thousandths, and how much it is asked for.
+    pub(super) lost: u32,
+    /// What was left of the cards that are cut for it, in thousandths.
+    pub(super) vacant: u32,
+}
+
+impl Loss {
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            lost: self.lost.saturating_add(other.lost),
+            vacant: self.vacant.saturating_add(other.vacant),
+        }
+    }
+}
+
+/// The occupancies of one search.
+pub(super) struct Taken<'v> {
+    slots: &'v Slots<'v>,
+    states: Vec<Option<State>>,
+    /// By card: how many devices of it are chosen.
+    touched: Vec<u32>,
+    undo: Vec<(usize, Option<State>)>,
+}
+
+impl Taken<'_> {
+    /// What the device costs beside what is chosen already.
+    pub(super) fn loses(&self, dev: usize) -> Loss {
+        let Some((card, cut)) = self.slots.of.get(dev).copied().flatten() else {
+            return Loss::default();
+        };
+        let Some(before) = self.states[card] else {
+            return Loss::default();
+        };
+        let Card { shape, mix, .. } = &self.slots.cards[card];
+        let after = shape.after(before, cut).map_or(0, |after| shape.worth(after, mix));
+        let vacant = if self.touched[card] == 0 {
+            shape.vacant(before)
+        } else {
+            0
+        };
+        Loss {
+            lost: shape.worth(before, mix).saturating_sub(after),
+            vacant,
+        }
+    }
+
+    pub(super) fn take(&mut self, dev: usize) {
+        if let Some((card, cut)) = self.slots.of.get(dev).copied().flatten() {
+            let before = self.states[card];
+            self.undo.push((card, before));
+            self.touched[card] += 1;
+            self.states[card] = before.and_then(|b| self.slots.cards[card].shape.after(b, cut));
+        }
+    }
+
+    /// Undoes the last `take`, which was of this device.
+    pub(super) fn give_back(&mut self, dev: usize) {
+        if self.slots.card_of(dev).is_none() {
+            return;
+        }
+        if let Some((card, before)) = self.undo.pop() {
+            self.touched[card] -= 1;
+            self.states[card] = before;
+        }
+    }
+
+    /// What the device is interchangeable with, where nothing is chosen of its card yet: kind of card, place on it.
+    pub(super) fn untouched(&self, dev: usize) -> Option<(usize, usize)> {
+        let card = self.slots.card_of(dev)?;
+        (self.touched[card] == 0).then(|| (self.slots.cards[card].kind, self.slots.ranks[dev]))
+    }
+}
