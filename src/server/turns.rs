@@ -19,7 +19,7 @@ pub struct Turns {
     permits: Semaphore,
     /// Not in use now; the one used last is on top, so that no more are kept warm than are needed at one time. Locked
     /// to take one or put one back, and for nothing else.
-    desks: Mutex<Vec<Box<Desk>>>,
+    desks: Mutex<Vec<Desk>>,
 }
 
 impl Turns {
@@ -46,13 +46,13 @@ impl Turns {
         }
     }
 
-    fn desks(&self) -> std::sync::MutexGuard<'_, Vec<Box<Desk>>> {
+    fn desks(&self) -> std::sync::MutexGuard<'_, Vec<Desk>> {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 pub(super) struct Turn<'a> {
-    pub(super) desk: Box<Desk>,
+    pub(super) desk: Desk,
     pub(super) pace: Pace,
     turns: &'a Turns,
     _permit: Option<SemaphorePermit<'a>>,

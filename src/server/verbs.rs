@@ -49,7 +49,7 @@ pub(super) async fn filter(service: &impl Service, body: &[u8]) -> Answer {
                 Outcome::Ok
             };
             if outcome == Outcome::Refused {
-                let example = verdicts.example().map_or("", |words| words);
+                let example = verdicts.iter().flatten().next().map_or("", |words| words);
                 tracing::info!(nodes = args.names.len(), example, "no node can take the pod");
             }
             answered(outcome, extender::filter_result(&args, &verdicts))

@@ -228,16 +228,16 @@ impl Verdicts {
         self.of.is_empty()
     }
 
+    /// None fits, Some says why not.
+    pub fn iter(&self) -> impl Iterator<Item = Option<&Arc<str>>> {
+        let words = |code: &u32| self.words.get((*code as usize).checked_sub(1)?);
+        self.of.iter().map(words)
+    }
+
     /// Positions of the nodes that fit.
     pub fn fitting(&self) -> impl Iterator<Item = usize> + '_ {
         let all = self.of.iter().enumerate();
         all.filter_map(|(at, code)| (*code == 0).then_some(at))
-    }
-
-    /// One of the refusals.
-    pub fn example(&self) -> Option<&Arc<str>> {
-        let code = self.of.iter().find(|code| **code != 0)?;
-        self.words.get(*code as usize - 1)
     }
 
     /// A verdict that is not there is a refusal: nothing passes by accident.
