@@ -265,6 +265,11 @@ impl Answers<'_> {
         }
     }
 
+    /// Whether `check` of the node is remembered.
+    pub fn knows(&self, node: NodeIx) -> bool {
+        self.column.as_ref().is_some_and(|c| c.verdicts.find(node).is_some())
+    }
+
     #[inline]
     fn kept(&self, at: usize) -> Result<(), &Refusal> {
         let value = self.column.as_ref().and_then(|c| c.verdicts.values.get(at)?.as_ref());

@@ -161,7 +161,7 @@ impl Service for Handlers {
                 }
                 judged = tally.refused[Reason::UnknownNode as usize] == 0;
                 match tally.fit {
-                    0 => holds::say_held(pace, context, &demand, &args.names, &mut verdicts).await,
+                    0 => holds::say_held((desk, pace), context, &demand, &args.names, &mut verdicts).await,
                     // The scheduler asks for no scores then.
                     1 => {
                         let left = verdicts.fitting().next();

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::desk::Desk;
 use super::handlers::{Asked, Handlers};
 use super::turns::Pace;
 use crate::binding::{self, GiveBack};
@@ -22,9 +23,10 @@ pub(super) fn wanted(context: Context<'_>, demand: &Demand, pod: &Pod, node: &st
     binding::reservation(pod, &entry.node.name, &placed.claims)
 }
 
-/// Where nothing but holds is in the way, the words say so: it passes by itself.
+/// Where nothing but holds is in the way, the words say so: it passes by itself. What is remembered of a node is true
+/// without holds, too, unless one of them takes something of it.
 pub(super) async fn say_held(
-    pace: &mut Pace,
+    (desk, pace): (&mut Desk, &mut Pace),
     context: Context<'_>,
     demand: &Demand,
     nodes: &[NodeName<'_>],
@@ -33,9 +35,20 @@ pub(super) async fn say_held(
     let Some(free) = context.snapshot.without_holds() else {
         return;
     };
+    desk.renew(&free);
+    let lifted = Context {
+        snapshot: &free,
+        ..context
+    };
+    let (names, known) = (&mut desk.names, desk.memo.about(lifted, demand));
     let words = Name::from(placement::HELD);
+    let mut last = None;
     for (at, name) in nodes.iter().enumerate() {
-        if placement::only_held(context, &free, demand, name.as_str()) {
+        let found = names.find(name.as_str(), last);
+        last = found.or(last);
+        let ix = found.and_then(|found| names.node(found));
+        let untouched = ix.is_none_or(|ix| known.knows(ix));
+        if !untouched && placement::only_held(context, &free, demand, name.as_str()) {
             verdicts.replace(at, &words);
         }
         pace.step().await;
