@@ -14,7 +14,7 @@ use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::selector::Selectors;
 use wattlane::snapshot::Snapshot;
 use wattlane::topology::{annotation as report, text};
-use wattlane::wire::{AdmissionRequest, BindArgs, ExtenderArgs, extender as wire};
+use wattlane::wire::{AdmissionRequest, BindArgs, ExtenderArgs, Verdicts, extender as wire};
 
 static SELECTORS: LazyLock<Selectors> = LazyLock::new(Selectors::new);
 
@@ -52,7 +52,7 @@ pub fn extender(body: &[u8]) {
     let _ = BindArgs::parse(body);
     let Ok(args) = ExtenderArgs::parse(body) else { return };
     let no = Refusal::new(Reason::UnknownNode, "no \"card\"\n\u{1}");
-    let verdicts: Vec<_> = (0..args.names.len())
+    let verdicts: Verdicts = (0..args.names.len())
         .map(|i| (i % 2 == 1).then(|| no.message.clone()))
         .collect();
     let answer: Value = serde_json::from_slice(&wire::filter_result(&args, &verdicts)).expect("an answer is JSON");

@@ -26,7 +26,7 @@ impl Fit {
         }
     }
 
-    fn request(self) -> Value {
+    pub(crate) fn request(self) -> Value {
         let exactly = |count: usize, selector: &str| {
             let selectors: Vec<Value> = match selector {
                 "" => vec![],
@@ -48,7 +48,7 @@ pub(crate) fn node_name(i: usize) -> String {
     format!("gpu-pool-a-{i:05}.eu-west-1.compute.internal")
 }
 
-fn slice(i: usize) -> Value {
+pub(crate) fn slice(i: usize) -> Value {
     // One node, in the middle, holds another product: what "one fits" looks for.
     let (product, memory) = if i == 7 {
         ("NVIDIA B200", "183359Mi")
@@ -112,8 +112,46 @@ pub(crate) fn pod(fit: Fit) -> Value {
     })
 }
 
-/// Writes the cluster as one JSON List.
-pub(crate) fn write(nodes: usize, path: &Path) -> anyhow::Result<()> {
+/// A Deployment's pod as the API server hands it to the webhook, asking for two cards.
+pub(crate) fn unadmitted() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "generateName": "llm-6d5f7c9b8d-", "namespace": "bench",
+            "labels": {"app": "llm", "pod-template-hash": "6d5f7c9b8d"},
+            "annotations": {"prometheus.io/scrape": "true"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "llm-6d5f7c9b8d",
+                "uid": "8a0e3f0c-5a31-4b44-9d6d-9f2c5a1f2a10", "controller": true, "blockOwnerDeletion": true}],
+        },
+        "spec": {
+            "schedulerName": "default-scheduler", "restartPolicy": "Always", "serviceAccountName": "default",
+            "containers": [{
+                "name": "server", "image": "example.com/llm:1", "imagePullPolicy": "IfNotPresent",
+                "args": ["--model", "/models/llm", "--tensor-parallel-size", "2"],
+                "env": (0..12).map(|i| json!({"name": format!("SETTING_{i}"), "value": "some-value"})).collect::<Vec<_>>(),
+                "resources": {"requests": {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "2"}, "limits": {"memory": "64Gi", "nvidia.com/gpu": "2"}},
+                "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+            }],
+            "volumes": [{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}],
+        },
+        "status": {},
+    })
+}
+
+/// What kube-apiserver sends when a ReplicaSet makes a pod.
+pub(crate) fn review(pod: &Value) -> Vec<u8> {
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": "CREATE", "dryRun": false,
+        "kind": {"group": "", "version": "v1", "kind": "Pod"}, "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": "bench", "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+        "object": pod, "oldObject": null,
+    }})
+    .to_string()
+    .into_bytes()
+}
+
+/// What there is beside nodes and their slices.
+pub(crate) fn objects() -> Vec<Value> {
     let mut items = vec![
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench", "labels": {"wattlane.dev/enabled": "true"}}}),
         json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}, "spec": {"selectors": [
@@ -124,6 +162,12 @@ pub(crate) fn write(nodes: usize, path: &Path) -> anyhow::Result<()> {
             "metadata": {"name": format!("claim-{}", fit.name()), "namespace": "bench"},
             "spec": {"devices": {"requests": [fit.request()]}}}));
     }
+    items
+}
+
+/// Writes the cluster as one JSON List.
+pub(crate) fn write(nodes: usize, path: &Path) -> anyhow::Result<()> {
+    let mut items = objects();
     for i in 0..nodes {
         items.push(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(i)}}));
         items.push(slice(i));

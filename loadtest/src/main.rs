@@ -1,5 +1,6 @@
 //! The measurements of wattlane, so that anyone can repeat them. See loadtest/README.md.
 
+mod admission;
 mod allocate;
 mod class;
 mod client;
@@ -8,6 +9,7 @@ mod mig;
 mod power;
 mod prepared;
 mod quality;
+mod scrape;
 mod server;
 mod stats;
 mod topology;
@@ -37,6 +39,8 @@ enum Output {
 enum Scenario {
     /// filter and prioritize over TLS at several node counts
     Verbs(verbs::Args),
+    /// AdmissionReviews over TLS, on kept connections and on new ones
+    Admission(admission::Args),
     /// One decision on one node: wattlane and the in-tree allocator, in turns
     Allocate(allocate::Args),
     /// Links between the cards of a pod, and the groups that stay whole
@@ -56,6 +60,7 @@ async fn main() -> anyhow::Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (report, table): (_, fn(&Value) -> String) = match &cli.scenario {
         Scenario::Verbs(args) => (verbs::run(args).await?, verbs::table),
+        Scenario::Admission(args) => (admission::run(args).await?, admission::table),
         Scenario::Allocate(args) => (allocate::run(args)?, allocate::table),
         Scenario::Topology(args) => (topology::run(args)?, topology::table),
         Scenario::Class(args) => (class::run(args)?, class::table),

@@ -6,8 +6,9 @@ use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::client::{Connection, Protocol, plain, tls_config};
+use crate::client::{Connection, Protocol, tls_config};
 use crate::fixture::{self, Fit};
+use crate::scrape::Inside;
 use crate::server;
 use crate::stats::Series;
 
@@ -120,7 +121,7 @@ async fn series(case: Case, count: usize, body: &Bytes, connections: &mut [Conne
     });
     let mut all: Vec<Duration> = vec![];
     let mut bytes = 0;
-    for done in futures_join(work).await {
+    for done in all_at_once(work).await {
         let (samples, size) = done?;
         all.extend(samples);
         bytes = size;
@@ -129,7 +130,7 @@ async fn series(case: Case, count: usize, body: &Bytes, connections: &mut [Conne
 }
 
 /// Runs all at once on this thread (tokio's current-thread runtime: the client has one core).
-async fn futures_join<F: Future>(work: impl Iterator<Item = F>) -> Vec<F::Output> {
+pub(crate) async fn all_at_once<F: Future>(work: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut pinned: Vec<_> = work.map(|f| (Box::pin(f), None)).collect();
     std::future::poll_fn(|cx| {
         let mut waiting = false;
@@ -151,30 +152,6 @@ async fn futures_join<F: Future>(work: impl Iterator<Item = F>) -> Vec<F::Output
     pinned.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Median server-side latency of a verb since the server started, from its histogram (bucket's upper bound), in ms.
-fn server_quantile(metrics: &str, verb: &str, q: f64) -> Option<f64> {
-    let buckets: Vec<(f64, f64)> = metrics
-        .lines()
-        .filter(|l| {
-            l.starts_with("wattlane_request_duration_seconds_bucket") && l.contains(&format!("verb=\"{verb}\""))
-        })
-        .filter_map(|l| {
-            let bound = l.split("le=\"").nth(1)?.split('"').next()?;
-            let bound = if bound == "+Inf" {
-                f64::INFINITY
-            } else {
-                bound.parse().ok()?
-            };
-            Some((bound, l.rsplit(' ').next()?.parse().ok()?))
-        })
-        .collect();
-    let total = buckets.last()?.1;
-    buckets
-        .iter()
-        .find(|(_, count)| *count >= q * total)
-        .map(|(bound, _)| bound * 1e3)
-}
-
 pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
     let folder = tempfile::tempdir()?;
     let pki = folder.path().join("pki");
@@ -186,7 +163,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         fixture::write(nodes, &cluster)?;
         let server = server::start(&cluster, &pki, (!args.no_pin).then_some(1)).await?;
         let cases = cases(&args.connections);
-        let mut results: Vec<Vec<Series>> = cases.iter().map(|_| vec![]).collect();
+        let mut results: Vec<Vec<(Series, Value)>> = cases.iter().map(|_| vec![]).collect();
         for run in 0..args.runs {
             for (case, results) in cases.iter().zip(&mut results) {
                 let tls = tls_config(&pki, case.protocol)?;
@@ -202,28 +179,27 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
                     check(*case, nodes, &first).with_context(|| format!("{} {}", case.verb, case.fit.name()))?;
                 }
                 series(*case, args.requests.div_ceil(10), &body, &mut connections).await?;
-                results.push(series(*case, args.requests, &body, &mut connections).await?);
+                let before = Inside::scrape(&server, case.verb).await?;
+                let series = series(*case, args.requests, &body, &mut connections).await?;
+                let inside = Inside::scrape(&server, case.verb).await?.since(&before);
+                results.push((series, inside.json()));
             }
         }
-        let (_, metrics) = plain(server.admin, "/metrics").await?;
         for (case, mut results) in cases.iter().zip(results) {
-            results.sort_by(|a, b| a.quantile(0.5).total_cmp(&b.quantile(0.5)));
-            let median = &results[results.len() / 2];
+            results.sort_by(|(a, _), (b, _)| a.quantile(0.5).total_cmp(&b.quantile(0.5)));
+            let (median, inside) = &results[results.len() / 2];
             let protocol = if case.protocol == Protocol::Http1 { "1.1" } else { "2" };
             rows.push(json!({
                 "verb": case.verb, "nodes": nodes, "fit": case.fit.name(), "connections": case.connections, "http": protocol,
                 "p50Ms": median.quantile(0.5), "p99Ms": median.quantile(0.99), "p999Ms": median.quantile(0.999),
-                "p50MsRange": [results[0].quantile(0.5), results[results.len() - 1].quantile(0.5)],
+                "p50MsRange": [results[0].0.quantile(0.5), results[results.len() - 1].0.quantile(0.5)],
+                "readyAfterSeconds": server.ready_after.as_secs_f64(), "inside": inside,
                 "perSecond": median.per_second(), "responseBytes": median.response_bytes,
             }));
             raw.push(
                 json!({"verb": case.verb, "nodes": nodes, "fit": case.fit.name(), "connections": case.connections,
-                "http": protocol, "runs": results.iter().map(Series::json).collect::<Vec<_>>()}),
+                "http": protocol, "runs": results.iter().map(|(s, _)| s.json()).collect::<Vec<_>>()}),
             );
-        }
-        for verb in ["filter", "prioritize"] {
-            rows.push(json!({"verb": verb, "nodes": nodes, "serverSide": true, "readyAfterSeconds": server.ready_after.as_secs_f64(),
-                "p50MsAtMost": server_quantile(&metrics, verb, 0.5), "p99MsAtMost": server_quantile(&metrics, verb, 0.99)}));
         }
     }
     if let Some(path) = &args.raw {
@@ -237,26 +213,14 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
 
 pub(crate) fn table(report: &Value) -> String {
     let mut out = format!(
-        "{:<11}{:>6}  {:<5}{:>5} {:>5}{:>10}{:>10}{:>10}  {:<17}{:>9}{:>10}\n",
+        "{:<11}{:>6}  {:<5}{:>5} {:>5}{:>10}{:>10}{:>10}  {:<17}{:>9}{:>10}  inside: mean, p50, p99 ms\n",
         "verb", "nodes", "fit", "conns", "http", "p50 ms", "p99 ms", "p99.9 ms", "p50 range", "req/s", "bytes"
     );
-    let number = |v: &Value| v.as_f64().map_or("-".to_owned(), |n| format!("{n:.3}"));
     let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
     for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        if row["serverSide"] == json!(true) {
-            out += &format!(
-                "{:<11}{:>6}  inside the server, all series: p50 ≤ {} ms, p99 ≤ {} ms; ready after {} s\n",
-                text(&row["verb"]),
-                text(&row["nodes"]),
-                number(&row["p50MsAtMost"]),
-                number(&row["p99MsAtMost"]),
-                number(&row["readyAfterSeconds"]),
-            );
-            continue;
-        }
         let range = format!("{}-{}", number(&row["p50MsRange"][0]), number(&row["p50MsRange"][1]));
         out += &format!(
-            "{:<11}{:>6}  {:<5}{:>5} {:>5}{:>10}{:>10}{:>10}  {:<17}{:>9.0}{:>10}\n",
+            "{:<11}{:>6}  {:<5}{:>5} {:>5}{:>10}{:>10}{:>10}  {:<17}{:>9.0}{:>10}  {} ≤{} ≤{}\n",
             text(&row["verb"]),
             text(&row["nodes"]),
             text(&row["fit"]),
@@ -268,7 +232,14 @@ pub(crate) fn table(report: &Value) -> String {
             range,
             row["perSecond"].as_f64().unwrap_or(0.0),
             text(&row["responseBytes"]),
+            number(&row["inside"]["meanMs"]),
+            number(&row["inside"]["p50MsAtMost"]),
+            number(&row["inside"]["p99MsAtMost"]),
         );
     }
     out
+}
+
+pub(crate) fn number(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"))
 }

@@ -45,7 +45,7 @@ fn waits_for(key: &Key, pod: &Pod) -> Vec<Key> {
     let waits = pod.node_name.is_empty() && !pod.deleting && !pod.finished && !pod.gated;
     let shared = pod.claims.iter().filter(|_| waits).filter_map(|c| match &c.source {
         PodClaimSource::Claim(name) => Share::of_name(name).map(|_| Key::new(key.namespace.clone(), name.clone())),
-        PodClaimSource::Template(_) => None,
+        PodClaimSource::Template(_) | PodClaimSource::Other => None,
     });
     shared.collect()
 }

@@ -184,6 +184,11 @@ impl Demand {
         self.claims.is_empty() && self.extended.is_empty()
     }
 
+    /// Some of them are for a device plugin, or for nobody: `admit` looks at them.
+    pub(super) fn asks_for_extended(&self) -> bool {
+        !self.extended.is_empty()
+    }
+
     /// What can be said about a node without looking at its devices.
     pub(super) fn admit(&self, ctx: Context<'_>, node: &NodeEntry) -> Result<(), Refusal> {
         for (name, mapped) in &self.extended {
@@ -350,7 +355,7 @@ impl NewClaim {
         let name = match &entry.source {
             PodClaimSource::Template(name) => name,
             PodClaimSource::Claim(name) if Share::of_name(name).is_some() => name,
-            PodClaimSource::Claim(_) => return,
+            PodClaimSource::Claim(_) | PodClaimSource::Other => return,
         };
         // A slot of consumable capacity is a part of a card by its own words.
         if name.starts_with(SLOT_TEMPLATES) {

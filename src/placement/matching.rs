@@ -24,6 +24,11 @@ impl SelectorUse {
         Self { selector, of_class, at }
     }
 
+    /// Of this process; never reused.
+    pub(super) fn id(&self) -> u64 {
+        self.selector.id
+    }
+
     fn whose(&self, alternative: &Alternative) -> String {
         if self.of_class {
             format!("selector {} of DeviceClass {}", self.at + 1, alternative.class.name)

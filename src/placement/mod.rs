@@ -1,6 +1,6 @@
 //! From a pod's claims and a node's free devices to the best devices, or to the reason why not.
 //!
-//! Pure functions over a snapshot; nothing here writes, waits or remembers. How a decision runs:
+//! Pure functions over a snapshot; nothing here writes or waits, and what is remembered is the caller's (`memo`). How a decision runs:
 //! `demand` reads the pod once; `quick` answers the common shape from bit masks; for anything else `view` (`offer`, `cards`) lists what
 //! one node has for each request, `search` (`order`, `key`) picks (with `state` as its ledger), `why` explains a "no" (`held`: one
 //! that passes by itself), `result` writes the allocation.
@@ -14,6 +14,7 @@ mod held;
 mod key;
 mod limit;
 mod matching;
+mod memo;
 mod offer;
 mod order;
 mod power;
@@ -35,7 +36,8 @@ use std::sync::Arc;
 pub use allowed::{NamespaceLimits, Slots};
 pub use demand::Demand;
 pub use held::{HELD, only_held};
-pub use score::{BEST, Rank, rank, score, scores};
+pub use memo::{Answers, Memo};
+pub use score::{BEST, Fitting, Rank, rank, scores};
 pub use share::{ShareState, shares};
 
 use crate::model::{Allocation, Claim, DeviceId, Name, Refusal};

@@ -103,7 +103,7 @@ pub(super) fn tally<'a>(ctx: Context<'a>, demand: &'a Demand, node: &'a NodeEntr
     Some(tally)
 }
 
-fn common_shape(demand: &Demand) -> Option<(&Alternative, u32)> {
+pub(super) fn common_shape(demand: &Demand) -> Option<(&Alternative, u32)> {
     let [ClaimDemand::New(claim)] = demand.claims.as_slice() else {
         return None;
     };

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::demand::Demand;
 use super::key::Key;
 use super::{Context, power, quick, solve};
-use crate::model::Name;
-use crate::snapshot::NodeEntry;
+use crate::snapshot::{NodeEntry, NodeIx};
 
 /// The highest score of the extender protocol; the best node alone has it.
 pub const BEST: u8 = 10;
@@ -30,6 +29,7 @@ pub struct Rank {
 }
 
 /// What the best choice on a node comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Best {
     pub(super) preference: u64,
     pub(super) key: Key,
@@ -45,59 +45,140 @@ pub(super) fn preference(offers: &[usize]) -> u64 {
     counted.fold(0, |sum, offer| sum * 8 + u64::try_from(offer.min(7)).unwrap_or(7))
 }
 
-/// None: the node does not fit (it may have changed since filter).
-pub fn rank(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Rank> {
-    demand.admit(ctx, node).ok()?;
-    let Best {
-        preference,
-        mut key,
-        left,
-    } = match quick::tally(ctx, demand, node, true) {
-        Some(tally) => tally.best(demand)?,
-        None => solve::best(ctx, demand, node).ok()?.1,
-    };
-    if ctx.rules.spread {
-        // To keep groups whole is to pack; who spreads wants the opposite.
-        (key.big, key.pairs) = (0, 0);
+/// What the best choice on one node costs: all of a rank that hangs on the node's devices and its power domains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cost {
+    best: Best,
+    headroom: u64,
+}
+
+impl Cost {
+    pub(super) fn of(ctx: Context<'_>, node: &NodeEntry, best: Best) -> Self {
+        let headroom = power::headroom(ctx, node);
+        Self { best, headroom }
     }
-    Some(Rank {
-        preference,
-        links: (key.cost, key.across_cost),
-        distance: demand.group.as_ref().map_or(0, |g| g.distance(&node.node)),
-        key,
-        filling: if ctx.rules.spread { u32::MAX - left } else { left },
-        headroom: Reverse(power::headroom(ctx, node)),
-    })
+
+    /// None: the node does not fit.
+    pub(super) fn found(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Self> {
+        demand.admit(ctx, node).ok()?;
+        let best = match quick::tally(ctx, demand, node, true) {
+            Some(tally) => tally.best(demand)?,
+            None => solve::best(ctx, demand, node).ok()?.1,
+        };
+        Some(Self::of(ctx, node, best))
+    }
+}
+
+impl Rank {
+    pub(super) fn of(ctx: Context<'_>, demand: &Demand, node: NodeIx, cost: Cost) -> Self {
+        let Cost { best, headroom } = cost;
+        let Best {
+            preference,
+            mut key,
+            left,
+        } = best;
+        if ctx.rules.spread {
+            // To keep groups whole is to pack; who spreads wants the opposite.
+            (key.big, key.pairs) = (0, 0);
+        }
+        // Only a group makes the node itself matter.
+        let distance = demand.group.as_ref().map_or(0, |group| {
+            let node = ctx.snapshot.node(node);
+            node.map_or(u32::MAX, |entry| group.distance(&entry.node))
+        });
+        Self {
+            preference,
+            links: (key.cost, key.across_cost),
+            distance,
+            key,
+            filling: if ctx.rules.spread { u32::MAX - left } else { left },
+            headroom: Reverse(headroom),
+        }
+    }
+}
+
+/// None: the node does not fit (it may have changed since filter).
+pub fn rank(ctx: Context<'_>, demand: &Demand, ix: NodeIx) -> Option<Rank> {
+    let cost = Cost::found(ctx, demand, ctx.snapshot.node(ix)?)?;
+    Some(Rank::of(ctx, demand, ix, cost))
 }
 
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A
 /// node that does not fit has 0.
 pub fn scores(ctx: Context<'_>, demand: &Demand, nodes: &[&Arc<NodeEntry>]) -> Vec<u8> {
-    let ranked = |(i, node): (usize, &&'_ Arc<NodeEntry>)| Some((rank(ctx, demand, node)?, i));
-    let mut fitting: Vec<_> = nodes
-        .iter()
-        .enumerate()
-        .filter_map(ranked)
-        .map(|(rank, i)| (rank, &nodes[i].node.name, i))
-        .collect();
-    let mut scores = vec![0; nodes.len()];
-    score(&mut fitting, &mut scores);
-    scores
+    let mut fitting = Fitting::default();
+    for (i, node) in nodes.iter().enumerate() {
+        let name = &node.node.name;
+        if let Some(rank) = ctx.snapshot.node_ix(name).and_then(|ix| rank(ctx, demand, ix)) {
+            fitting.add(rank, name, i);
+        }
+    }
+    fitting.scores(nodes.len())
 }
 
-/// The same from ranks: the nodes that fit, each with its name and its position in `scores`, which holds zeros.
-pub fn score(fitting: &mut [(Rank, &Name, usize)], scores: &mut [u8]) {
-    fitting.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
-    let best = usize::from(BEST);
-    let others = fitting.len().saturating_sub(1).max(1);
-    for (place, (_, _, i)) in fitting.iter().enumerate() {
-        let score = match place {
-            0 => best,
-            // 9 for the second, down to 1 for the last: better than not fitting.
-            _ => best - 1 - (place - 1) * (best - 2) / others,
-        };
-        if let Some(slot) = scores.get_mut(*i) {
-            *slot = u8::try_from(score).unwrap_or(0);
+/// The nodes that fit. Of thousands few are of different rank, so that ranks are compared once and then their places.
+#[derive(Debug)]
+pub struct Fitting<N> {
+    /// Some may be equal.
+    ranks: Vec<Rank>,
+    /// Position of the rank, what orders nodes of equal rank, and position among the scores.
+    nodes: Vec<(u32, N, usize)>,
+}
+
+/// Ranks looked at to find an equal one.
+const LOOK_BACK: usize = 16;
+
+impl<N> Default for Fitting<N> {
+    fn default() -> Self {
+        Self {
+            ranks: vec![],
+            nodes: vec![],
         }
+    }
+}
+
+impl<N: Ord> Fitting<N> {
+    /// A node that fits, with what orders those of equal rank, and its position among the scores.
+    pub fn add(&mut self, rank: Rank, name: N, at: usize) {
+        let first = self.ranks.len().saturating_sub(LOOK_BACK);
+        let known = self.ranks[first..]
+            .iter()
+            .rposition(|r| *r == rank)
+            .map(|at| first + at);
+        let known = known.unwrap_or_else(|| {
+            self.ranks.push(rank);
+            self.ranks.len() - 1
+        });
+        self.nodes.push((known as u32, name, at));
+    }
+
+    /// So many, 0 for what does not fit.
+    pub fn scores(mut self, len: usize) -> Vec<u8> {
+        // The place of each rank, in place of its position; equal ones have one place.
+        let mut order: Vec<u32> = (0..self.ranks.len() as u32).collect();
+        order.sort_unstable_by_key(|at| self.ranks[*at as usize]);
+        let mut places = vec![0; order.len()];
+        for pair in order.windows(2) {
+            let step = self.ranks[pair[0] as usize] != self.ranks[pair[1] as usize];
+            places[pair[1] as usize] = places[pair[0] as usize] + u32::from(step);
+        }
+        self.nodes
+            .iter_mut()
+            .for_each(|(rank, ..)| *rank = places[*rank as usize]);
+        self.nodes.sort_unstable();
+        let best = usize::from(BEST);
+        let others = self.nodes.len().saturating_sub(1).max(1);
+        let mut scores = vec![0; len];
+        for (place, (_, _, at)) in self.nodes.iter().enumerate() {
+            let score = match place {
+                0 => best,
+                // 9 for the second, down to 1 for the last: better than not fitting.
+                _ => best - 1 - (place - 1) * (best - 2) / others,
+            };
+            if let Some(slot) = scores.get_mut(*at) {
+                *slot = u8::try_from(score).unwrap_or(0);
+            }
+        }
+        scores
     }
 }

@@ -9,19 +9,19 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::turns::Turns;
-use super::{BindFailure, Failure, Service, Verdicts, holds};
+use super::turns::{Turn, Turns};
+use super::{BindFailure, Failure, Service, holds};
 use crate::admission::{self, Admitter, Decision};
 use crate::binding::{self, BindOutcome, BindRequest, Binder};
 use crate::convert;
 use crate::metrics::{Bound, Metrics, Readiness, Verb};
 use crate::model::{NamespacedName, Pod, Reason, Refusal};
-use crate::placement::{self, Context, Demand, Rules};
+use crate::placement::{self, Context, Demand, Fitting, Rules};
 use crate::policy::Policy;
 use crate::publish::{IndexHandle, Reader};
 use crate::selector::Selectors;
 use crate::snapshot::{HoldId, Snapshot};
-use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs};
+use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, Verdicts};
 
 /// How long filter waits for a claim that the scheduler has seen and our watch has not. Refused, the pod would
 /// wait for the next event about it.
@@ -137,43 +137,48 @@ impl Service for Handlers {
         let (context, snapshot) = (asked.context(&self.selectors), &asked.snapshot);
         let mut tally = Tally::default();
         let (mut wanted, mut judged) = (None, false);
-        let verdicts: Verdicts = match Demand::of(context, &asked.pod) {
+        let mut verdicts = Verdicts::with_capacity(args.names.len());
+        match Demand::of(context, &asked.pod) {
             Ok(demand) if demand.is_empty() => {
                 tally.fit = args.names.len();
-                vec![None; args.names.len()]
+                args.names.iter().for_each(|_| verdicts.push(None));
             }
             Ok(demand) => {
                 let unknown = Refusal::new(Reason::UnknownNode, "wattlane does not know this node (yet)");
                 let mut turn = self.turns.take().await;
-                let mut verdicts = Verdicts::with_capacity(args.names.len());
+                let Turn { desk, pace, .. } = &mut turn;
+                desk.renew(snapshot);
+                let (names, mut known) = (&mut desk.names, desk.memo.about(context, &demand));
+                let mut last = None;
                 for name in &args.names {
-                    let result = match snapshot.node_named(name.as_str()) {
-                        Some(node) => placement::check(context, &demand, node),
-                        None => Err(unknown.clone()),
-                    };
-                    tally.count(&result);
-                    verdicts.push(result.err().map(|refusal| refusal.message));
-                    turn.step().await;
+                    let found = names.find(name.as_str(), last);
+                    last = found.or(last);
+                    let result = found.and_then(|found| known.check(context, &demand, names.node(found)?));
+                    let result = result.unwrap_or(Err(&unknown));
+                    tally.count(result);
+                    verdicts.push(result.err().map(|refusal| &refusal.message));
+                    pace.step().await;
                 }
                 judged = tally.refused[Reason::UnknownNode as usize] == 0;
-                let names = args.names.iter().map(|name| name.as_str());
                 match tally.fit {
-                    0 => holds::say_held(&mut turn, context, &demand, names.zip(&mut verdicts)).await,
+                    0 => holds::say_held((desk, pace), context, &demand, &args.names, &mut verdicts).await,
                     // The scheduler asks for no scores then.
                     1 => {
-                        let left = names.zip(&verdicts).find(|(_, verdict)| verdict.is_none());
-                        wanted = left.and_then(|(node, _)| holds::wanted(context, &demand, &asked.pod, node));
+                        let left = verdicts.fitting().next();
+                        wanted = left.and_then(|at| {
+                            let node = args.names.get(at)?.as_str();
+                            holds::wanted(context, &demand, &asked.pod, node)
+                        });
                     }
                     _ => {}
                 }
                 self.metrics.searches_cut(Verb::Filter, demand.cut_searches());
-                verdicts
             }
             Err(refusal) => {
                 tally.refused[refusal.reason as usize] = args.names.len();
-                vec![Some(refusal.message); args.names.len()]
+                args.names.iter().for_each(|_| verdicts.push(Some(&refusal.message)));
             }
-        };
+        }
         tally.report(&self.metrics);
         if tally.fit == 0 && !args.names.is_empty() {
             self.index.refused(asked.pod.clone(), snapshot.version);
@@ -188,24 +193,27 @@ impl Service for Handlers {
     async fn prioritize(&self, args: &ExtenderArgs<'_>) -> Result<Vec<u8>, Failure> {
         let asked = self.asked(args).await?;
         let (context, snapshot) = (asked.context(&self.selectors), &asked.snapshot);
-        let mut scores = vec![0; args.names.len()];
         // A refusal now, after filter said yes: bind will say it again. Scores cannot.
-        let Ok(demand) = Demand::of(context, &asked.pod) else {
-            return Ok(scores);
+        let Some(demand) = Demand::of(context, &asked.pod).ok().filter(|d| !d.is_empty()) else {
+            return Ok(vec![0; args.names.len()]);
         };
-        if demand.is_empty() {
-            return Ok(scores);
-        }
         let mut turn = self.turns.take().await;
-        let mut fitting = vec![];
+        let Turn { desk, pace, .. } = &mut turn;
+        desk.renew(snapshot);
+        let (names, mut known) = (&mut desk.names, desk.memo.about(context, &demand));
+        let mut fitting = Fitting::default();
+        let mut last = None;
         for (position, name) in args.names.iter().enumerate() {
-            let Some(node) = snapshot.node_named(name.as_str()) else {
-                continue;
-            };
-            fitting.extend(placement::rank(context, &demand, node).map(|rank| (rank, &node.node.name, position)));
-            turn.step().await;
+            let found = names.find(name.as_str(), last);
+            last = found.or(last);
+            // Among equal ones the order of names counts, which the place in it stands for.
+            let rank = found.and_then(|found| Some((found, known.rank(context, &demand, names.node(found)?)?)));
+            if let Some((found, rank)) = rank {
+                fitting.add(rank, found, position);
+            }
+            pace.step().await;
         }
-        placement::score(&mut fitting, &mut scores);
+        let scores = fitting.scores(args.names.len());
         self.metrics.searches_cut(Verb::Prioritize, demand.cut_searches());
         let best = scores.iter().position(|score| *score == placement::BEST);
         let wanted = best.and_then(|best| holds::wanted(context, &demand, &asked.pod, args.names[best].as_str()));
@@ -301,7 +309,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn count(&mut self, result: &Result<(), Refusal>) {
+    fn count(&mut self, result: Result<(), &Refusal>) {
         match result {
             Ok(()) => self.fit += 1,
             Err(refusal) => self.refused[refusal.reason as usize] += 1,

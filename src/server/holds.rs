@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
+use super::desk::Desk;
 use super::handlers::{Asked, Handlers};
-use super::turns::Turn;
+use super::turns::Pace;
 use crate::binding::{self, GiveBack};
 use crate::index::Reservation;
 use crate::metrics::GivenBack;
 use crate::model::{Name, Pod};
 use crate::placement::{self, Context, Demand};
+use crate::wire::{NodeName, Verdicts};
 
 /// How long an answer waits for its hold. Without one it is as good; only the bind may meet a conflict.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -21,22 +23,35 @@ pub(super) fn wanted(context: Context<'_>, demand: &Demand, pod: &Pod, node: &st
     binding::reservation(pod, &entry.node.name, &placed.claims)
 }
 
-/// Where nothing but holds is in the way, the words say so: it passes by itself.
+/// Where nothing but holds is in the way, the words say so: it passes by itself. What is remembered of a node is true
+/// without holds, too, unless one of them takes something of it.
 pub(super) async fn say_held(
-    turn: &mut Turn<'_>,
+    (desk, pace): (&mut Desk, &mut Pace),
     context: Context<'_>,
     demand: &Demand,
-    nodes: impl Iterator<Item = (&str, &mut Option<Name>)>,
+    nodes: &[NodeName<'_>],
+    verdicts: &mut Verdicts,
 ) {
     let Some(free) = context.snapshot.without_holds() else {
         return;
     };
+    desk.renew(&free);
+    let lifted = Context {
+        snapshot: &free,
+        ..context
+    };
+    let (names, known) = (&mut desk.names, desk.memo.about(lifted, demand));
     let words = Name::from(placement::HELD);
-    for (name, verdict) in nodes {
-        if placement::only_held(context, &free, demand, name) {
-            *verdict = Some(words.clone());
+    let mut last = None;
+    for (at, name) in nodes.iter().enumerate() {
+        let found = names.find(name.as_str(), last);
+        last = found.or(last);
+        let ix = found.and_then(|found| names.node(found));
+        let untouched = ix.is_none_or(|ix| known.knows(ix));
+        if !untouched && placement::only_held(context, &free, demand, name.as_str()) {
+            verdicts.replace(at, &words);
         }
-        turn.step().await;
+        pace.step().await;
     }
 }
 

@@ -1,12 +1,8 @@
 //! What the server asks of whoever decides.
 
 use std::future::Future;
-use std::sync::Arc;
 
-use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs};
-
-/// Aligned with the names of the request: None fits, Some says why not, in words of which equal ones are shared.
-pub type Verdicts = Vec<Option<Arc<str>>>;
+use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, Verdicts};
 
 /// No answer could be given to filter or prioritize. The scheduler tries the pod again with backoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +27,7 @@ pub struct BindFailure {
 
 /// The decisions behind the routes. A panic in one fails its request only.
 pub trait Service: Send + Sync + 'static {
+    /// Aligned with the names.
     fn filter(&self, args: &ExtenderArgs<'_>) -> impl Future<Output = Result<Verdicts, Failure>> + Send;
 
     /// Scores 0 to 10, aligned with the names.

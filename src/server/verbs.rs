@@ -43,14 +43,13 @@ pub(super) async fn filter(service: &impl Service, body: &[u8]) -> Answer {
     };
     match service.filter(&args).await {
         Ok(verdicts) => {
-            let left = verdicts.iter().filter(|v| v.is_none()).count();
-            let outcome = if left == 0 && !args.names.is_empty() {
+            let outcome = if verdicts.fitting().next().is_none() && !args.names.is_empty() {
                 Outcome::Refused
             } else {
                 Outcome::Ok
             };
             if outcome == Outcome::Refused {
-                let example = verdicts.iter().flatten().next().map(|w| &**w).unwrap_or_default();
+                let example = verdicts.iter().flatten().next().map_or("", |words| words);
                 tracing::info!(nodes = args.names.len(), example, "no node can take the pod");
             }
             answered(outcome, extender::filter_result(&args, &verdicts))

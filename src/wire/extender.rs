@@ -61,7 +61,9 @@ pub struct ExtenderArgs<'a> {
 impl<'a> ExtenderArgs<'a> {
     /// Unknown fields and nulls are fine; of a key that comes twice the last counts, as in Go.
     pub fn parse(body: &'a [u8]) -> Result<Self, WireError> {
-        let raw: RawArgs<'a> = serde_json::from_slice(body).map_err(|e| not_these("ExtenderArgs", &e))?;
+        // At once for the whole body, not for each of thousands of names.
+        let text = std::str::from_utf8(body).map_err(|e| WireError(format!("not ExtenderArgs: {e}")))?;
+        let raw: RawArgs<'a> = serde_json::from_str(text).map_err(|e| not_these("ExtenderArgs", &e))?;
         let pod = raw
             .pod
             .ok_or_else(|| WireError("ExtenderArgs: no Pod in it: nothing to place".into()))?;
@@ -169,20 +171,119 @@ impl<'de> Deserialize<'de> for NodeItem<'de> {
     }
 }
 
-/// Writes ExtenderFilterResult. `verdicts` is aligned with `args.names`: None fits, Some says why not. Every
+/// Aligned with the names of the request: whether the node fits, or in which words not. Of thousands of nodes few are
+/// refused in different words, so each text is here once.
+#[derive(Clone, Debug, Default)]
+pub struct Verdicts {
+    words: Vec<Arc<str>>,
+    /// Position of the words and one more; 0: it fits.
+    of: Vec<u32>,
+}
+
+impl Verdicts {
+    /// Texts looked at to find an equal one.
+    const LOOK_BACK: usize = 8;
+
+    pub fn with_capacity(nodes: usize) -> Self {
+        Self {
+            words: vec![],
+            of: Vec::with_capacity(nodes),
+        }
+    }
+
+    /// The verdict on the next node; None: it fits.
+    #[inline]
+    pub fn push(&mut self, refusal: Option<&Arc<str>>) {
+        let code = refusal.map_or(0, |words| self.code(words));
+        self.of.push(code);
+    }
+
+    /// Refuses a node with other words.
+    pub fn replace(&mut self, at: usize, words: &Arc<str>) {
+        let code = self.code(words);
+        if let Some(slot) = self.of.get_mut(at) {
+            *slot = code;
+        }
+    }
+
+    fn code(&mut self, words: &Arc<str>) -> u32 {
+        let first = self.words.len().saturating_sub(Self::LOOK_BACK);
+        let same = |known: &Arc<str>| Arc::ptr_eq(known, words);
+        let at = match self.words[first..].iter().rposition(same) {
+            Some(at) => first + at,
+            None => {
+                self.words.push(words.clone());
+                self.words.len() - 1
+            }
+        };
+        // There are no more words than nodes, and no body has so many of them.
+        u32::try_from(at + 1).unwrap_or(u32::MAX)
+    }
+
+    pub fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// None fits, Some says why not.
+    pub fn iter(&self) -> impl Iterator<Item = Option<&Arc<str>>> {
+        let words = |code: &u32| self.words.get((*code as usize).checked_sub(1)?);
+        self.of.iter().map(words)
+    }
+
+    /// Positions of the nodes that fit.
+    pub fn fitting(&self) -> impl Iterator<Item = usize> + '_ {
+        let all = self.of.iter().enumerate();
+        all.filter_map(|(at, code)| (*code == 0).then_some(at))
+    }
+
+    /// A verdict that is not there is a refusal: nothing passes by accident.
+    fn code_of(&self, at: usize) -> u32 {
+        self.of.get(at).copied().unwrap_or(u32::MAX)
+    }
+}
+
+impl FromIterator<Option<Arc<str>>> for Verdicts {
+    fn from_iter<I: IntoIterator<Item = Option<Arc<str>>>>(verdicts: I) -> Self {
+        let mut all = Self::default();
+        verdicts.into_iter().for_each(|verdict| all.push(verdict.as_ref()));
+        all
+    }
+}
+
+/// Writes ExtenderFilterResult. `verdicts` is aligned with `args.names`. Every
 /// refusal goes into FailedAndUnresolvableNodes: evicting pods cannot change what an extender says during
 /// the in-tree dry run, so a node in FailedNodes would only cost time and confuse the event.
-/// A node without a verdict (the slice is too short) is refused: nothing passes by accident.
-pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &[Option<Arc<str>>]) -> Vec<u8> {
-    let unjudged: Arc<str> = "wattlane gave no verdict on this node".into();
+/// A node without a verdict (there are too few) is refused.
+pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &Verdicts) -> Vec<u8> {
+    // Each text is escaped once.
+    let mut written = vec![];
+    let texts = verdicts.words.iter().map(|words| {
+        let start = written.len();
+        write_string(&mut written, words);
+        start..written.len()
+    });
+    let texts: Vec<_> = texts.collect();
     let judged = || {
-        let verdicts = verdicts.iter().map(Option::as_ref);
         args.names
             .iter()
-            .zip(verdicts.chain(std::iter::repeat(Some(&unjudged))))
+            .zip(0..)
+            .map(|(name, at)| (name, verdicts.code_of(at)))
     };
-    let passed = || judged().filter_map(|(name, refusal)| refusal.is_none().then_some(name));
-    let mut out = Vec::with_capacity(256 + args.names.len() * 48);
+    let passed = || judged().filter_map(|(name, code)| (code == 0).then_some(name));
+    let refusal = |code: u32| match texts.get((code as usize).wrapping_sub(1)) {
+        Some(range) => &written[range.clone()],
+        None => br#""wattlane gave no verdict on this node""#,
+    };
+    let bytes = judged().map(|(name, code)| {
+        let words = if code == 0 { 0 } else { refusal(code).len() };
+        name.as_str().len() + words + 4
+    });
+    // Of whole nodes that pass there is no telling; names that were escaped take more.
+    let mut out = Vec::with_capacity(256 + bytes.sum::<usize>());
     out.extend_from_slice(br#"{"Nodes":"#);
     match &args.nodes {
         None => out.extend_from_slice(b"null"),
@@ -211,12 +312,11 @@ pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &[Option<Arc<str>>]) -> 
     }
     out.extend_from_slice(br#","FailedNodes":{},"FailedAndUnresolvableNodes":{"#);
     let mut list = Comma::default();
-    let mut words = Repeats::default();
-    for (name, refusal) in judged().filter_map(|(name, refusal)| Some((name, refusal?))) {
+    for (name, code) in judged().filter(|(_, code)| *code != 0) {
         list.next(&mut out);
         name.write(&mut out);
         out.push(b':');
-        words.write(&mut out, refusal);
+        out.extend_from_slice(refusal(code));
     }
     out.extend_from_slice(br#"},"Error":""}"#);
     out
@@ -236,7 +336,10 @@ pub fn prioritize_result(args: &ExtenderArgs<'_>, scores: &[u8]) -> Vec<u8> {
         out.extend_from_slice(br#"{"Host":"#);
         name.write(&mut out);
         out.extend_from_slice(br#","Score":"#);
-        out.extend_from_slice(score.to_string().as_bytes());
+        match score {
+            0..=9 => out.push(b'0' + score),
+            _ => out.extend_from_slice(score.to_string().as_bytes()),
+        }
         out.push(b'}');
     }
     out.push(b']');
@@ -316,34 +419,6 @@ impl Comma {
     fn next(&mut self, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.0, true) {
             out.push(b',');
-        }
-    }
-}
-
-/// Refusals are shared between nodes (one text for one situation), so each is escaped once and copied
-/// from the answer itself after that. A few last ones are remembered.
-#[derive(Default)]
-struct Repeats<'a> {
-    seen: Vec<(&'a Arc<str>, std::ops::Range<usize>)>,
-    next: usize,
-}
-
-impl<'a> Repeats<'a> {
-    const KEPT: usize = 8;
-
-    fn write(&mut self, out: &mut Vec<u8>, text: &'a Arc<str>) {
-        if let Some((_, range)) = self.seen.iter().find(|(t, _)| Arc::ptr_eq(t, text) || *t == text) {
-            out.extend_from_within(range.clone());
-            return;
-        }
-        let start = out.len();
-        write_string(out, text);
-        let entry = (text, start..out.len());
-        if self.seen.len() < Self::KEPT {
-            self.seen.push(entry);
-        } else {
-            self.seen[self.next % Self::KEPT] = entry;
-            self.next += 1;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod holders;
 mod holds;
+mod memo;
 mod property;
 mod shares;
 mod support;

@@ -10,7 +10,7 @@ use wattlane::model::DeviceResult;
 use super::support::*;
 
 #[derive(Clone, Debug)]
-enum Op {
+pub(super) enum Op {
     Upsert(Object),
     Remove(Kind, Key),
     /// Keeps the objects of the kind whose position is in the mask.
@@ -134,7 +134,7 @@ fn held_unseen(objects: &BTreeMap<(Kind, Key), Object>, node: &str) -> bool {
     })
 }
 
-fn op() -> impl Strategy<Value = Op> {
+pub(super) fn op() -> impl Strategy<Value = Op> {
     let kinds = prop_oneof![Just(Kind::Node), Just(Kind::Slice), Just(Kind::Claim), Just(Kind::Pod)];
     let wanted = prop::collection::vec((0..CLAIMS.len(), results()), 1..3);
     prop_oneof![
@@ -155,7 +155,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// What should be there: the objects, and per reservation the claims it still holds devices for.
 #[derive(Default)]
-struct Expected {
+pub(super) struct Expected {
     objects: BTreeMap<(Kind, Key), Object>,
     held: BTreeMap<u64, Vec<ReservedClaim>>,
 }
@@ -198,7 +198,7 @@ impl Expected {
     }
 }
 
-fn step(index: &mut Index, expected: &mut Expected, op: Op) -> Result<(), TestCaseError> {
+pub(super) fn step(index: &mut Index, expected: &mut Expected, op: Op) -> Result<(), TestCaseError> {
     match op {
         Op::Upsert(object) => {
             index.apply(Change::Upsert(object.clone()));

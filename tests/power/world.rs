@@ -1,12 +1,13 @@
 //! A cluster of racks with real product names under a policy in YAML, and what is needed to bind pods in it by hand.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wattlane::convert;
 use wattlane::index::{Change, Conflict, Index, Key, Kind, Reservation, ReservationId, ReservedClaim};
 use wattlane::model::{Pod, Refusal};
-use wattlane::placement::{self, Context, Demand, Placement, Rules};
+use wattlane::placement::{self, Context, Demand, Memo, Placement, Rules};
 use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::selector::Selectors;
 use wattlane::snapshot::Snapshot;
@@ -20,6 +21,8 @@ pub(crate) struct World {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) selectors: Selectors,
     pub(crate) rules: Rules,
+    /// What one that has seen everything says, must be what is so.
+    memo: RefCell<Memo>,
 }
 
 pub(crate) fn policy(power: &Value) -> Policy {
@@ -34,6 +37,7 @@ impl World {
             snapshot: Arc::default(),
             selectors: Selectors::new(),
             rules: Rules::default(),
+            memo: RefCell::default(),
         };
         world.apply(json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
             "metadata": {"name": "gpu"}, "spec": {}}));
@@ -116,6 +120,12 @@ impl World {
         let entry = snapshot.node_named(node).expect("a node of the test");
         let checked = placement::check(ctx, &demand, entry);
         let placed = placement::place(ctx, &demand, entry);
+        let ix = snapshot.node_ix(node).expect("a node of the test");
+        let mut memo = self.memo.borrow_mut();
+        memo.renew(snapshot);
+        let mut known = memo.about(ctx, &demand);
+        assert_eq!(known.check(ctx, &demand, ix), Some(checked.as_ref().copied()));
+        assert_eq!(known.rank(ctx, &demand, ix), placement::rank(ctx, &demand, ix));
         assert_eq!(
             checked.err(),
             placed.as_ref().err().cloned(),

@@ -124,7 +124,7 @@ async fn told(handlers: &Handlers, ask: &Ask) -> Told {
             .filter(&ExtenderArgs::parse(body).expect("good arguments"))
             .await
         {
-            Ok(verdicts) => Told::Fits(verdicts.iter().map(Option::is_none).collect()),
+            Ok(verdicts) => Told::Fits(verdicts.iter().map(|v| v.is_none()).collect()),
             Err(e) => Told::No(format!("{e:?}")),
         },
         Ask::Prioritize(body) => match handlers

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use wattlane::server::{BindFailure, Failure, Service, Verdicts};
-use wattlane::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs};
+use wattlane::server::{BindFailure, Failure, Service};
+use wattlane::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, Verdicts};
 
 pub(crate) struct Fake {
     /// One permit for each request that was told to hold and is now inside.

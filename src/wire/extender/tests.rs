@@ -14,6 +14,10 @@ fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
+fn verdicts(all: impl IntoIterator<Item = Option<Arc<str>>>) -> Verdicts {
+    all.into_iter().collect()
+}
+
 #[test]
 fn go_and_lower_case_spellings_read_the_same() {
     for body in [
@@ -38,7 +42,7 @@ fn whole_nodes_come_back_as_they_were_sent() {
         {"metadata":{"name":"a","labels":{"x":"1"}},"spec":{"odd": 1e400}},{"metadata":{"name":"b"}}]}}"#;
     let args = parse(body).expect("parses");
     assert_eq!(names(&args), ["a", "b"]);
-    let answer = text(filter_result(&args, &[None, Some("full".into())]));
+    let answer = text(filter_result(&args, &verdicts([None, Some("full".into())])));
     assert_eq!(
         answer,
         concat!(
@@ -53,7 +57,8 @@ fn both_lists_are_answered_with_both() {
     let body =
         r#"{"Pod":{},"NodeNames":["b","a"],"Nodes":{"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}}"#;
     let args = parse(body).expect("parses");
-    let answer: Value = serde_json::from_slice(&filter_result(&args, &[None, Some("no".into())])).expect("JSON");
+    let answer: Value =
+        serde_json::from_slice(&filter_result(&args, &verdicts([None, Some("no".into())]))).expect("JSON");
     assert_eq!(answer["NodeNames"], json!(["b"]));
     assert_eq!(answer["Nodes"]["items"], json!([{"metadata": {"name": "b"}}]));
 }
@@ -62,7 +67,7 @@ fn both_lists_are_answered_with_both() {
 fn no_list_at_all_is_answered_with_an_empty_one() {
     let args = parse(r#"{"Pod":{}}"#).expect("parses");
     assert_eq!(
-        text(filter_result(&args, &[])),
+        text(filter_result(&args, &Verdicts::default())),
         r#"{"Nodes":null,"NodeNames":[],"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}"#
     );
     assert_eq!(text(prioritize_result(&args, &[])), "[]");
@@ -72,7 +77,7 @@ fn no_list_at_all_is_answered_with_an_empty_one() {
 fn names_and_reasons_are_escaped() {
     let args = parse(r#"{"Pod":{},"NodeNames":["q\"\\\u0007","ü","plain"]}"#).expect("parses");
     let why: Arc<str> = "say \"no\"\n".into();
-    let answer = filter_result(&args, &[Some(why.clone()), Some(why), None]);
+    let answer = filter_result(&args, &verdicts([Some(why.clone()), Some(why), None]));
     let read: Value = serde_json::from_slice(&answer).expect("JSON");
     assert_eq!(
         read["FailedAndUnresolvableNodes"],
@@ -90,7 +95,7 @@ fn many_different_reasons_each_reach_their_node() {
     let body = json!({"Pod": {}, "NodeNames": (0..count).map(|i| format!("n{i}")).collect::<Vec<_>>()}).to_string();
     let args = parse(&body).expect("parses");
     let texts: Vec<Arc<str>> = (0..13).map(|i| format!("reason {i}").into()).collect();
-    let verdicts: Vec<_> = (0..count).map(|i| Some(texts[i * 7 % 13].clone())).collect();
+    let verdicts: Verdicts = (0..count).map(|i| Some(texts[i * 7 % 13].clone())).collect();
     let read: Value = serde_json::from_slice(&filter_result(&args, &verdicts)).expect("JSON");
     for i in 0..count {
         assert_eq!(read["FailedAndUnresolvableNodes"][format!("n{i}")], *texts[i * 7 % 13]);
@@ -100,7 +105,7 @@ fn many_different_reasons_each_reach_their_node() {
 #[test]
 fn a_node_without_a_verdict_does_not_pass() {
     let args = parse(r#"{"Pod":{},"NodeNames":["a","b"]}"#).expect("parses");
-    let read: Value = serde_json::from_slice(&filter_result(&args, &[None])).expect("JSON");
+    let read: Value = serde_json::from_slice(&filter_result(&args, &verdicts([None]))).expect("JSON");
     assert_eq!(read["NodeNames"], json!(["a"]));
     assert!(read["FailedAndUnresolvableNodes"]["b"].is_string());
 }

@@ -1,0 +1,74 @@
+//! Instructions of one request, from its body to its answer, and of one event, from the change to the snapshot. A gate,
+//! as `placement` is, and run as that is.
+
+#![allow(unused_qualifications, reason = "the macros of gungraun make them")]
+
+mod served;
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use gungraun::prelude::*;
+use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig};
+use served::fixture::{self, Fit};
+use served::{Fed, Served};
+use wattlane::snapshot::Snapshot;
+
+/// 5 % over what it took when the number was written down (rustc 1.95, x86-64, glibc's allocator).
+fn within(instructions: u64) -> LibraryBenchmarkConfig {
+    let limit = instructions + instructions / 20;
+    let mut config = LibraryBenchmarkConfig::default();
+    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, limit)]));
+    config
+}
+
+/// Has seen the pod before: what is remembered between requests is.
+fn filtering(fit: Fit, nodes: usize) -> Served {
+    let served = Served::new(nodes, served::asked(fit, nodes));
+    (0..3).for_each(|_| drop(served.filter()));
+    served
+}
+
+fn prioritizing(nodes: usize) -> Served {
+    let served = Served::new(nodes, served::asked(Fit::All, nodes));
+    (0..3).for_each(|_| drop(served.prioritize()));
+    served
+}
+
+fn admitting() -> Served {
+    let served = Served::new(1, fixture::review(&fixture::unadmitted()));
+    (0..3).for_each(|_| drop(served.admit()));
+    served
+}
+
+#[library_benchmark]
+#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(507_243))]
+#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(669_354))]
+#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(3_999_873))]
+fn filter(served: Served) -> (Vec<u8>, Served) {
+    (black_box(served.filter()), served)
+}
+
+#[library_benchmark]
+#[bench::all_of_500(args = (500), setup = prioritizing, config = within(840_480))]
+#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(6_831_279))]
+fn prioritize(served: Served) -> (Vec<u8>, Served) {
+    (black_box(served.prioritize()), served)
+}
+
+#[library_benchmark]
+#[bench::deployment(setup = admitting, config = within(400_290))]
+fn admit(served: Served) -> (Vec<u8>, Served) {
+    (black_box(served.admit()), served)
+}
+
+#[library_benchmark]
+#[bench::of_500(args = (500), setup = Fed::new, config = within(23_947))]
+#[bench::of_5000(args = (5000), setup = Fed::new, config = within(77_861))]
+fn event(mut fed: Fed) -> (Option<Arc<Snapshot>>, Fed) {
+    (black_box(fed.next()), fed)
+}
+
+library_benchmark_group!(name = requests, benchmarks = [filter, prioritize, admit, event]);
+
+main!(library_benchmark_groups = requests);

@@ -1,0 +1,64 @@
+//! How long requests took inside the server, by its own histogram: from a request's head to its answer, the body and what
+//! there is to wait for included, TLS not.
+
+use serde_json::{Value, json};
+
+use crate::client::plain;
+use crate::server::Server;
+
+/// Cumulative counts by upper bound, in seconds, and the sum of all durations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inside {
+    buckets: Vec<(f64, f64)>,
+    sum: f64,
+}
+
+impl Inside {
+    pub(crate) async fn scrape(server: &Server, verb: &str) -> anyhow::Result<Self> {
+        let (_, page) = plain(server.admin, "/metrics").await?;
+        Ok(Self::read(&page, verb))
+    }
+
+    fn read(page: &str, verb: &str) -> Self {
+        let label = format!("verb=\"{verb}\"");
+        let mut inside = Self::default();
+        for line in page.lines().filter(|l| l.contains(&label)) {
+            let Some(rest) = line.strip_prefix("wattlane_request_duration_seconds_") else {
+                continue;
+            };
+            let value = line.rsplit(' ').next().and_then(|v| v.parse().ok()).unwrap_or(0.0);
+            let bound = line.split("le=\"").nth(1).and_then(|l| l.split('"').next());
+            match bound {
+                Some("+Inf") => inside.buckets.push((f64::INFINITY, value)),
+                Some(bound) => inside.buckets.extend(bound.parse().ok().map(|b| (b, value))),
+                None if rest.starts_with("sum") => inside.sum = value,
+                None => {}
+            }
+        }
+        inside
+    }
+
+    /// What came since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let count = |at: usize| before.buckets.get(at).map_or(0.0, |b| b.1);
+        let buckets = self.buckets.iter().enumerate();
+        Self {
+            buckets: buckets.map(|(at, (bound, n))| (*bound, n - count(at))).collect(),
+            sum: self.sum - before.sum,
+        }
+    }
+
+    /// Upper bound of the bucket that holds the quantile, in ms.
+    fn at_most(&self, q: f64) -> Option<f64> {
+        let total = self.buckets.last()?.1;
+        let holds = self.buckets.iter().find(|(_, n)| *n >= q * total && total > 0.0)?;
+        Some(holds.0 * 1e3)
+    }
+
+    /// Mean, and bounds of the median and the 99th percentile, all in ms.
+    pub(crate) fn json(&self) -> Value {
+        let total = self.buckets.last().map_or(0.0, |b| b.1);
+        json!({"meanMs": (total > 0.0).then(|| self.sum / total * 1e3),
+            "p50MsAtMost": self.at_most(0.5), "p99MsAtMost": self.at_most(0.99)})
+    }
+}

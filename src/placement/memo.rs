@@ -1,0 +1,315 @@
+//! What was found out about nodes, kept from one request to the next: pods of one workload ask the same of thousands of
+//! nodes, of which a bind changes one.
+//!
+//! Exact, not a guess. A verdict is kept under everything of the pod that the quick path reads (`Ask`), and only as
+//! long as the node, the pools it sees and what is drawn of its power domains are the very ones it was found for: the
+//! memo holds them, so that no other can be at their address. What the quick path leaves to a search is not kept.
+
+use std::sync::Arc;
+
+use super::demand::{Demand, Meant};
+use super::score::{Cost, Rank};
+use super::wish::Wishes;
+use super::{Context, Topology, check, quick};
+use crate::model::{DeviceRequest, Name, Refusal};
+use crate::snapshot::{NodeEntry, NodeIx, PoolState, Power, Snapshot};
+
+/// Asks that are remembered; another takes the place of the one not heard for longest.
+const ASKS: usize = 16;
+/// Different verdicts of one ask; others are found anew each time.
+const VALUES: usize = 256;
+
+/// For one request at a time. Keeps the nodes and pools it has seen last alive.
+#[derive(Debug, Default)]
+pub struct Memo {
+    nodes: Arc<Vec<Option<Arc<NodeEntry>>>>,
+    pools: Arc<Vec<Option<Arc<PoolState>>>>,
+    power: Power,
+    /// By position of a pool, and of a power domain: the nodes that it is a matter of.
+    of_pool: Readers,
+    of_domain: Readers,
+    columns: Vec<Column>,
+    /// Counts uses of columns.
+    uses: u64,
+    /// What is not kept, lent until the next question.
+    spare: Option<Refusal>,
+}
+
+/// What of a pod the quick path reads. Equal ones get equal answers of one node.
+#[derive(Debug, PartialEq)]
+struct Ask {
+    request: DeviceRequest,
+    name: Name,
+    class: Name,
+    /// Their ids, those of the class included.
+    selectors: Vec<u64>,
+    meant: Meant,
+    wishes: Wishes,
+    mix: bool,
+    topology: Topology,
+}
+
+impl Ask {
+    /// None: not the common shape.
+    fn of(ctx: Context<'_>, demand: &Demand) -> Option<Self> {
+        if demand.asks_for_extended() {
+            return None;
+        }
+        let (alternative, _) = quick::common_shape(demand)?;
+        Some(Self {
+            request: alternative.request.clone(),
+            name: alternative.name.clone(),
+            class: alternative.class.name.clone(),
+            selectors: alternative.selectors.iter().map(|s| s.id()).collect(),
+            meant: alternative.meant,
+            wishes: demand.wishes.clone(),
+            mix: demand.wishes.mix.unwrap_or(ctx.rules.mix_classes),
+            topology: demand.topology(ctx),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Column {
+    ask: Ask,
+    used: u64,
+    verdicts: Known<Option<Refusal>>,
+    /// None: it does not fit.
+    costs: Known<Option<Cost>>,
+}
+
+/// A value by node, of which few are different.
+#[derive(Debug)]
+struct Known<T> {
+    values: Vec<T>,
+    /// By position of the node: position of the value and one more, 0: not known.
+    at: Vec<u16>,
+}
+
+impl<T: PartialEq> Known<T> {
+    fn new(nodes: usize) -> Self {
+        Self {
+            values: vec![],
+            at: vec![0; nodes],
+        }
+    }
+
+    #[inline]
+    fn find(&self, node: NodeIx) -> Option<usize> {
+        usize::from(*self.at.get(node.0 as usize)?).checked_sub(1)
+    }
+
+    /// Returns where it is. Err: it is not kept.
+    fn put(&mut self, node: NodeIx, value: T) -> Result<usize, T> {
+        let known = self.values.iter().position(|v| *v == value);
+        let at = match known {
+            Some(at) => at,
+            None if self.values.len() < VALUES => {
+                self.values.push(value);
+                self.values.len() - 1
+            }
+            None => return Err(value),
+        };
+        if let (Some(slot), Ok(code)) = (self.at.get_mut(node.0 as usize), u16::try_from(at + 1)) {
+            *slot = code;
+        }
+        Ok(at)
+    }
+
+    fn forget(&mut self, node: u32) {
+        if let Some(slot) = self.at.get_mut(node as usize) {
+            *slot = 0;
+        }
+    }
+}
+
+/// Which nodes hang on something, by its position.
+#[derive(Debug, Default)]
+struct Readers {
+    starts: Vec<u32>,
+    nodes: Vec<u32>,
+}
+
+impl Readers {
+    fn of(mut pairs: Vec<(u32, u32)>) -> Self {
+        pairs.sort_unstable();
+        let mut readers = Self::default();
+        for (thing, node) in pairs {
+            while readers.starts.len() <= thing as usize {
+                readers.starts.push(readers.nodes.len() as u32);
+            }
+            readers.nodes.push(node);
+        }
+        readers
+    }
+
+    fn get(&self, thing: usize) -> &[u32] {
+        let Some(start) = self.starts.get(thing) else {
+            return &[];
+        };
+        let end = self.starts.get(thing + 1).map_or(self.nodes.len(), |end| *end as usize);
+        &self.nodes[*start as usize..end]
+    }
+}
+
+impl Memo {
+    /// Forgets what is not true of this snapshot. Returns whether nodes came, went or changed.
+    pub fn renew(&mut self, snapshot: &Snapshot) -> bool {
+        let mut stale: Vec<u32> = vec![];
+        let moved = !Arc::ptr_eq(&self.nodes, &snapshot.nodes);
+        if moved {
+            stale.extend(changed(&self.nodes, &snapshot.nodes));
+        }
+        let rewired = !stale.is_empty();
+        if rewired {
+            let pools = |(ix, n): (NodeIx, &Arc<NodeEntry>)| {
+                let pools = n.pools.iter().map(move |v| (v.pool.0, ix.0));
+                pools.collect::<Vec<_>>()
+            };
+            let domains = |(ix, n): (NodeIx, &Arc<NodeEntry>)| {
+                let domains = n.domains.iter().map(move |d| (d.0, ix.0));
+                domains.collect::<Vec<_>>()
+            };
+            self.of_pool = Readers::of(snapshot.nodes().flat_map(pools).collect());
+            self.of_domain = Readers::of(snapshot.nodes().flat_map(domains).collect());
+        }
+        if !Arc::ptr_eq(&self.pools, &snapshot.pools) {
+            let pools = changed(&self.pools, &snapshot.pools);
+            stale.extend(pools.flat_map(|pool| self.of_pool.get(pool as usize)));
+        }
+        let (old, new) = (&self.power, &snapshot.power);
+        if !Arc::ptr_eq(&old.uses, &new.uses) {
+            let all = 0..old.uses.len().max(new.uses.len());
+            let domains = all.filter(|i| old.uses.get(*i) != new.uses.get(*i));
+            stale.extend(domains.flat_map(|domain| self.of_domain.get(domain)));
+        }
+        // Of pools that several nodes reach, and of budgets, everything may hang.
+        let all = !(Arc::ptr_eq(&old.budgets, &new.budgets) || old.budgets == new.budgets)
+            || !(Arc::ptr_eq(&old.wide, &new.wide) || old.wide == new.wide);
+        if all {
+            self.columns.clear();
+        }
+        for column in &mut self.columns {
+            column.verdicts.at.resize(snapshot.nodes.len(), 0);
+            column.costs.at.resize(snapshot.nodes.len(), 0);
+            for node in &stale {
+                column.verdicts.forget(*node);
+                column.costs.forget(*node);
+            }
+        }
+        self.nodes = snapshot.nodes.clone();
+        self.pools = snapshot.pools.clone();
+        self.power = snapshot.power.clone();
+        rewired
+    }
+
+    /// Answers for one pod, in the snapshot of the last `renew`.
+    pub fn about<'m>(&'m mut self, ctx: Context<'_>, demand: &Demand) -> Answers<'m> {
+        debug_assert!(Arc::ptr_eq(&self.pools, &ctx.snapshot.pools) && Arc::ptr_eq(&self.nodes, &ctx.snapshot.nodes));
+        let column = Ask::of(ctx, demand).map(|ask| self.column(ask));
+        Answers {
+            column: column.map(|at| &mut self.columns[at]),
+            spare: &mut self.spare,
+        }
+    }
+
+    fn column(&mut self, ask: Ask) -> usize {
+        self.uses += 1;
+        let known = self.columns.iter().position(|c| c.ask == ask);
+        let at = known.unwrap_or_else(|| {
+            let column = Column {
+                ask,
+                used: 0,
+                verdicts: Known::new(self.nodes.len()),
+                costs: Known::new(self.nodes.len()),
+            };
+            if self.columns.len() < ASKS {
+                self.columns.push(column);
+                return self.columns.len() - 1;
+            }
+            let oldest = (0..ASKS).min_by_key(|at| self.columns[*at].used).unwrap_or(0);
+            self.columns[oldest] = column;
+            oldest
+        });
+        self.columns[at].used = self.uses;
+        at
+    }
+}
+
+/// Positions whose content is not the same one.
+fn changed<'a, T>(old: &'a [Option<Arc<T>>], new: &'a [Option<Arc<T>>]) -> impl Iterator<Item = u32> + 'a {
+    let same = |i: usize| match (old.get(i).and_then(Option::as_ref), new.get(i).and_then(Option::as_ref)) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    };
+    (0u32..)
+        .take(old.len().max(new.len()))
+        .filter(move |i| !same(*i as usize))
+}
+
+/// What is known for one pod, and what is found out on the way.
+pub struct Answers<'m> {
+    column: Option<&'m mut Column>,
+    spare: &'m mut Option<Refusal>,
+}
+
+impl Answers<'_> {
+    /// As `placement::check`. None: the node is not there.
+    #[inline]
+    pub fn check(&mut self, ctx: Context<'_>, demand: &Demand, node: NodeIx) -> Option<Result<(), &Refusal>> {
+        let kept = self.column.as_ref().and_then(|c| c.verdicts.find(node));
+        match kept {
+            Some(at) => Some(self.kept(at)),
+            None => self.find_out(ctx, demand, node),
+        }
+    }
+
+    /// Whether `check` of the node is remembered.
+    pub fn knows(&self, node: NodeIx) -> bool {
+        self.column.as_ref().is_some_and(|c| c.verdicts.find(node).is_some())
+    }
+
+    #[inline]
+    fn kept(&self, at: usize) -> Result<(), &Refusal> {
+        let value = self.column.as_ref().and_then(|c| c.verdicts.values.get(at)?.as_ref());
+        value.map_or(Ok(()), Err)
+    }
+
+    fn find_out(&mut self, ctx: Context<'_>, demand: &Demand, ix: NodeIx) -> Option<Result<(), &Refusal>> {
+        let node = ctx.snapshot.node(ix)?;
+        let quick = self.column.as_mut().and_then(|column| {
+            let verdict = quick::tally(ctx, demand, node, false)?.verdict(demand).err();
+            Some(column.verdicts.put(ix, verdict))
+        });
+        *self.spare = match quick {
+            Some(Ok(at)) => return Some(self.kept(at)),
+            Some(Err(refusal)) => refusal,
+            None => check(ctx, demand, node).err(),
+        };
+        Some(self.spare.as_ref().map_or(Ok(()), Err))
+    }
+
+    /// As `placement::rank`.
+    #[inline]
+    pub fn rank(&mut self, ctx: Context<'_>, demand: &Demand, ix: NodeIx) -> Option<Rank> {
+        let kept = self.column.as_ref().and_then(|c| c.costs.values.get(c.costs.find(ix)?));
+        let cost = match kept {
+            Some(cost) => *cost,
+            None => self.find_cost(ctx, demand, ix),
+        };
+        Some(Rank::of(ctx, demand, ix, cost?))
+    }
+
+    fn find_cost(&mut self, ctx: Context<'_>, demand: &Demand, ix: NodeIx) -> Option<Cost> {
+        let node = ctx.snapshot.node(ix)?;
+        let quick = self.column.as_mut().and_then(|column| {
+            let cost = quick::tally(ctx, demand, node, true)?.best(demand);
+            let cost = cost.map(|best| Cost::of(ctx, node, best));
+            // What is not kept is as good.
+            let _ = column.costs.put(ix, cost);
+            Some(cost)
+        });
+        quick.unwrap_or_else(|| Cost::found(ctx, demand, node))
+    }
+}
