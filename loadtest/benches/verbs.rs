@@ -42,29 +42,29 @@ fn admitting() -> Served {
 }
 
 #[library_benchmark]
-#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(507_243))]
-#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(669_354))]
-#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(3_999_873))]
+#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(505_541))]
+#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(669_140))]
+#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(4_097_328))]
 fn filter(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.filter()), served)
 }
 
 #[library_benchmark]
-#[bench::all_of_500(args = (500), setup = prioritizing, config = within(840_480))]
-#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(6_831_279))]
+#[bench::all_of_500(args = (500), setup = prioritizing, config = within(847_457))]
+#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(7_034_709))]
 fn prioritize(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.prioritize()), served)
 }
 
 #[library_benchmark]
-#[bench::deployment(setup = admitting, config = within(400_290))]
+#[bench::deployment(setup = admitting, config = within(405_427))]
 fn admit(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.admit()), served)
 }
 
 #[library_benchmark]
-#[bench::of_500(args = (500), setup = Fed::new, config = within(23_947))]
-#[bench::of_5000(args = (5000), setup = Fed::new, config = within(77_861))]
+#[bench::of_500(args = (500), setup = Fed::new, config = within(24_097))]
+#[bench::of_5000(args = (5000), setup = Fed::new, config = within(77_490))]
 fn event(mut fed: Fed) -> (Option<Arc<Snapshot>>, Fed) {
     (black_box(fed.next()), fed)
 }
