@@ -8,6 +8,8 @@ use crate::world::{LEAF, World};
 const LOOK: i64 = 10;
 const GRACE: i64 = 60;
 
+type Change = fn(&World);
+
 fn taken(world: &World, at: usize) {
     let asked = world.store.asked();
     assert!(!asked.is_empty());
@@ -142,7 +144,7 @@ async fn a_configuration_that_is_deleted_and_made_again_opens_nothing() {
 /// What changes tokens and paths, each with one replica that sees nothing of it for as long as it may.
 #[tokio::test]
 async fn a_replica_that_sees_nothing_for_a_while_shuts_no_api_server_out() {
-    let changes: [(&str, fn(&World)); 6] = [
+    let changes: [(&str, Change); 6] = [
         ("a new certificate", |world| world.pass(LEAF * 3 / 4)),
         ("the token deleted", |world| {
             world.store.meddle("certs", "admission-path", None)
