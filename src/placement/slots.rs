@@ -112,7 +112,7 @@ impl<'a> Slots<'a> {
     }
 }
 
-/// By profile: as much as it is asked for, and as much as all are in the mean. A mix that is believed whole takes the
+/// By profile: as much as it is asked for, and as much as all are in the mean; nothing where policy says that nobody asks. A mix that is believed whole takes the
 /// rare large partitions for worthless, and then refuses more of them than it serves of the small ones (loadtest, `mig`).
 fn weights(profiles: &[Name], mix: &[(Name, u32)]) -> Vec<u32> {
     if mix.is_empty() {
@@ -121,10 +121,11 @@ fn weights(profiles: &[Name], mix: &[(Name, u32)]) -> Vec<u32> {
     let asked = |profile| mix.iter().find(|(name, _)| name == profile).map_or(1, |(_, n)| *n);
     let sum = profiles.iter().map(asked).fold(0, u32::saturating_add);
     let of = u32::try_from(profiles.len()).unwrap_or(u32::MAX);
-    profiles
-        .iter()
-        .map(|p| asked(p).saturating_mul(of).saturating_add(sum))
-        .collect()
+    let weight = |profile| match asked(profile) {
+        0 => 0,
+        asked => asked.saturating_mul(of).saturating_add(sum),
+    };
+    profiles.iter().map(weight).collect()
 }
 
 /// What others lose by a choice, and how empty the cards are that it begins.
