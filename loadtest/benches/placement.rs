@@ -39,27 +39,27 @@ fn shape(name: &str) -> (Prepared, Demand) {
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(6_317))]
-#[bench::four_of_8(args = ("4 of 8, one group"), config = within(28_584))]
-#[bench::partitions(args = ("7 partitions"), config = within(66_433))]
-#[bench::all_of_16(args = ("All of 16"), config = within(71_307))]
-#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_272_982))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(6_466))]
+#[bench::four_of_8(args = ("4 of 8, one group"), config = within(30_486))]
+#[bench::partitions(args = ("7 partitions"), config = within(89_519))]
+#[bench::all_of_16(args = ("All of 16"), config = within(74_068))]
+#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_426_772))]
 fn place((prepared, demand): (Prepared, Demand)) -> (Result<Placement, Refusal>, Prepared, Demand) {
     (black_box(prepared.place(&demand)), prepared, demand)
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(1_684))]
-#[bench::four_of_8(args = ("4 of 8, one group"), config = within(19_983))]
-#[bench::partitions(args = ("7 partitions"), config = within(31_481))]
-#[bench::all_of_16(args = ("All of 16"), config = within(56_227))]
-#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_265_794))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(1_812))]
+#[bench::four_of_8(args = ("4 of 8, one group"), config = within(20_945))]
+#[bench::partitions(args = ("7 partitions"), config = within(42_569))]
+#[bench::all_of_16(args = ("All of 16"), config = within(58_247))]
+#[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_419_048))]
 fn check((prepared, demand): (Prepared, Demand)) -> (Result<(), Refusal>, Prepared, Demand) {
     (black_box(prepared.check(&demand)), prepared, demand)
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(4_006))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(4_716))]
 fn demand((prepared, before): (Prepared, Demand)) -> (Demand, Prepared, Demand) {
     (black_box(prepared.demand()), prepared, before)
 }

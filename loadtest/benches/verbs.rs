@@ -57,7 +57,7 @@ fn prioritize(served: Served) -> (Vec<u8>, Served) {
 }
 
 #[library_benchmark]
-#[bench::deployment(setup = admitting, config = within(405_427))]
+#[bench::deployment(setup = admitting, config = within(425_892))]
 fn admit(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.admit()), served)
 }
