@@ -164,9 +164,9 @@ impl Writes<'_> {
             };
             let late = Instant::now() >= self.forward();
             match (&no, unanswered) {
-                // "Bound already", perhaps by a call of ours whose answer was lost on the way: look where.
-                (Some(error), None) if error.kind == BindFailure::Conflict => {}
-                (Some(error), None) => return BoundTo::Not(error.clone()),
+                // Whatever this call is refused for: an earlier bind of the pod may have bound it, and our watch not show it
+                // yet. What it runs on must not be taken back.
+                (Some(_), None) => {}
                 // Not repeated any more: wait until none can be on its way.
                 (_, Some(sent)) if no.is_some() || late => sleep_until(sent + self.shared.limits.in_flight).await,
                 _ => {}
@@ -194,9 +194,13 @@ impl Writes<'_> {
 
     /// Takes back what was written to the claims; false: not known to be gone, so nothing may be freed.
     pub(super) async fn undo(&self, written: &[(&ClaimPlacement, Claimed)]) -> bool {
+        // Another bind of the pod may have had it bound on claims that were there before, unseen by our watch.
+        let joined = written.iter().any(|(_, c)| matches!(c, Claimed::Reserved));
+        let runs = if joined { self.runs_here().await } else { Some(false) };
         let undone = written.iter().map(|(placed, claimed)| async move {
             match claimed {
                 Claimed::Allocated(_) => self.unreserve(&placed.claim, true).await,
+                Claimed::Reserved if runs != Some(false) => runs.is_some(),
                 // The last to leave a shared claim gives its device back: nobody else would.
                 Claimed::Reserved => self.unreserve(&placed.claim, placed.slots.is_some()).await,
                 Claimed::Unsettled(_) => false,
@@ -204,6 +208,12 @@ impl Writes<'_> {
             }
         });
         futures::future::join_all(undone).await.into_iter().all(|clean| clean)
+    }
+
+    /// Whether the pod is bound to our node; None: nobody can say.
+    async fn runs_here(&self) -> Option<bool> {
+        let pod = self.read_pod().await?;
+        Some(pod.is_some_and(|p| p.uid == self.consumer.uid && *p.node_name == *self.node))
     }
 
     pub(super) async fn unreserve(&self, claim: &Claim, deallocate: bool) -> bool {
