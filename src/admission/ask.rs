@@ -9,7 +9,7 @@ use super::pod::{Container, Phase, Pod};
 use super::refuse::{Refused, shown};
 use super::template::Parts;
 use crate::model::{CARD, Name, Quantity};
-use crate::policy::Policy;
+use crate::policy::{Policy, Server, named_by};
 use crate::snapshot::Snapshot;
 
 /// The API server writes at most this many devices into a claim's allocation.
@@ -54,7 +54,7 @@ pub(super) fn read(
         let amounts = ["limits", "requests"].into_iter().filter_map(|w| container.amounts(w));
         let named: BTreeSet<&str> = amounts.flat_map(|m| m.keys()).map(String::as_str).collect();
         for resource in named {
-            let partition = parts::named_by(resource);
+            let partition = named_by(resource);
             let class = policy.defaults.device_classes.get(resource);
             if class.is_none() && partition.is_none() {
                 continue;
@@ -75,7 +75,7 @@ pub(super) fn read(
                 count,
             };
             match (partition, class) {
-                (Some((_, profile)), class) => partitions(snapshot, policy, &mut ask, &profile, class)?,
+                (Some((_, profile)), _) => partitions(snapshot, policy, &mut ask, &profile)?,
                 (None, Some(class)) => {
                     ask.device_class = device_class(snapshot, &ask.resource, class);
                     ask.left = ask.device_class.is_none().then(|| missing(class));
@@ -99,41 +99,26 @@ fn missing(class: &str) -> String {
     format!("this cluster has no DeviceClass {class} to claim it from")
 }
 
-/// A request that names a profile. `named`: the class the policy has for this very resource.
-fn partitions(
-    snapshot: &Snapshot,
-    policy: &Policy,
-    ask: &mut Ask,
-    profile: &Name,
-    named: Option<&Name>,
-) -> Result<(), Refused> {
-    let class = named.or_else(|| policy.defaults.partition_classes.get(&ask.cards));
-    let Some(class) = class.filter(|class| snapshot.classes.contains_key(*class)) else {
-        ask.left = Some(missing(class.map_or("?", |c| c)));
-        return Ok(());
-    };
-    let offer = parts::Offer::of(snapshot, &ask.cards, class);
-    if let Some(offer) = offer.as_ref().filter(|o| o.has(profile)) {
-        ask.parts = Some(offer.profile(profile, class));
-        ask.device_class = Some(class.clone());
-        return Ok(());
+/// A request that names a profile.
+fn partitions(snapshot: &Snapshot, policy: &Policy, ask: &mut Ask, profile: &Name) -> Result<(), Refused> {
+    let server = Server::of(snapshot, policy, &ask.resource, (&ask.cards, profile));
+    let class = policy.partition_class(&ask.resource, &ask.cards);
+    let offer = || parts::Offer::of(snapshot, &ask.cards, class?);
+    match server {
+        Server::Class(class) => {
+            ask.parts = offer().map(|offer| offer.profile(profile, class));
+            ask.device_class = ask.parts.is_some().then(|| class.clone());
+        }
+        Server::NoClass(class) => ask.left = Some(missing(class.map_or("?", |c| c))),
+        Server::Plugin => {
+            ask.left = Some("no driver publishes such a device, and nodes have it from the plugin".to_owned());
+        }
+        Server::Nobody => {
+            let (whose, cards) = (&ask.resource, &ask.cards);
+            return Err(parts::not_offered(snapshot, policy, whose, profile, cards, offer()));
+        }
     }
-    // Nodes that have not moved to a driver yet.
-    if snapshot
-        .nodes()
-        .any(|(_, n)| n.node.extended_resources.contains(&ask.resource))
-    {
-        ask.left = Some("no driver publishes such a device, and nodes have it from the plugin".to_owned());
-        return Ok(());
-    }
-    Err(parts::not_offered(
-        snapshot,
-        policy,
-        &ask.resource,
-        profile,
-        &ask.cards,
-        offer,
-    ))
+    Ok(())
 }
 
 /// The class the policy names, else the one that says it serves the resource (of several the newest, then by name).

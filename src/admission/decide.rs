@@ -11,7 +11,7 @@ use super::shared::Shared;
 use super::template::{Template, devices_in};
 use super::{Skip, class, gate, parts, plan, share, skip, wish};
 use crate::model::{Name, NamespacedName, PARTITIONS};
-use crate::policy::{NamespaceRule, PodPatch, Policy};
+use crate::policy::{NamespaceRule, PodPatch, Policy, named_by};
 use crate::snapshot::Snapshot;
 
 /// Containers of a pod that may ask for devices: bounds the work, far above any real pod.
@@ -209,7 +209,7 @@ pub(super) fn templates_named(snapshot: &Snapshot, policy: &Policy, pod: &Value)
 
 /// An annotation that says which part of a card is meant speaks of every card of the pod.
 fn said_once(asks: &[Ask]) -> Result<(), Refused> {
-    match asks.iter().find(|a| parts::named_by(&a.resource).is_some()) {
+    match asks.iter().find(|a| named_by(&a.resource).is_some()) {
         Some(ask) => Err(Refused::new(
             422,
             format!(

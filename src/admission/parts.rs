@@ -11,7 +11,7 @@ use super::refuse::{Refused, list, shown};
 use super::template::{Choice, Parts, Template};
 use crate::model::alike::closest;
 use crate::model::{CARD, Name, Quantity};
-use crate::policy::Policy;
+use crate::policy::{Policy, named_by, spelled};
 use crate::snapshot::{CardKind, Snapshot};
 
 pub(super) const PARTITION: &str = "wattlane.dev/partition";
@@ -47,25 +47,6 @@ pub(super) fn wish(pod: Pod<'_>) -> Result<Option<Wish>, Refused> {
             Ok(Some(Wish::Memory(text.into(), bytes.ok_or_else(wrong)?)))
         }
     }
-}
-
-/// Device plugins write `1g.10gb.me` for `1g.10gb+me`, since names of resources have no `+`.
-fn spelled(profile: &str) -> Name {
-    match profile.split_once("gb.") {
-        Some((size, rest)) => format!("{size}gb+{rest}").into(),
-        None => profile.into(),
-    }
-}
-
-/// The cards and the profile that an extended resource names: `nvidia.com/mig-3g.40gb`, `amd.com/cpx_nps4`.
-pub(super) fn named_by(resource: &str) -> Option<(&'static str, Name)> {
-    if let Some(profile) = resource.strip_prefix("nvidia.com/mig-") {
-        return Some(("nvidia.com/gpu", spelled(profile)));
-    }
-    let (compute, memory) = resource.strip_prefix("amd.com/")?.split_once("_nps")?;
-    let modes = ["spx", "dpx", "tpx", "qpx", "cpx"];
-    let legal = modes.contains(&compute) && matches!(memory.as_bytes(), [b'1'..=b'8']);
-    legal.then(|| ("amd.com/gpu", format!("{compute}_nps{memory}").into()))
 }
 
 /// What one driver has to offer.
