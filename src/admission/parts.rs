@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ask::{Ask, MOST_DEVICES};
+use super::ask::{Ask, MOST_DEVICES, device_class};
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::template::{Choice, Parts, Template};
@@ -232,7 +232,7 @@ pub(super) fn apply(
             ask.resource
         ));
     };
-    let class = policy.defaults.partition_classes.get(&ask.cards);
+    let class = policy.partition_class(&ask.resource, &ask.cards);
     let there = class.filter(|class| snapshot.classes.contains_key(*class));
     let offer = Offer::of(snapshot, &ask.cards, class.unwrap_or(cards));
     match wish {
@@ -386,20 +386,30 @@ pub(super) fn of_class(
 pub(super) fn template_named(snapshot: &Snapshot, policy: &Policy, pod: Pod<'_>, name: &str) -> Option<Template> {
     let count = Template::counted(name).filter(|n| (1..=MOST_DEVICES).contains(n))?;
     let of = |parts: Parts| Template::of_parts(parts, count).filter(|t| *t.name() == *name);
-    let wish = wish(pod).ok().flatten();
-    policy.defaults.partition_classes.iter().find_map(|(cards, class)| {
+    let defaults = &policy.defaults;
+    // Classes that policy has for one profile, and those for all of a kind of card.
+    let for_one = defaults.device_classes.iter().filter_map(|(resource, class)| {
+        let (cards, profile) = named_by(resource)?;
+        of(Offer::of(snapshot, cards, class).filter(|o| o.has(&profile))?.profile(&profile, class))
+    });
+    let for_all = defaults.partition_classes.iter().filter_map(|(cards, class)| {
         let offer = Offer::of(snapshot, cards, class)?;
-        let profile = offer.profiles().into_iter().find_map(|p| of(offer.profile(p, class)));
-        profile.or_else(|| {
-            let Some(Wish::Memory(text, least)) = &wish else {
-                return None;
-            };
-            let whole = policy.defaults.device_classes.get(cards)?;
-            let whole = &snapshot.class_for(cards, Some(whole))?.name;
-            let there = Some(class).filter(|class| snapshot.classes.contains_key(*class));
-            let both = [there, None].into_iter();
-            both.filter_map(|there| offer.memory((text, *least), there, whole))
-                .find_map(of)
+        offer.profiles().into_iter().find_map(|p| of(offer.profile(p, class)))
+    });
+    let by_profile = for_one.chain(for_all).next();
+    by_profile.or_else(|| {
+        let Some(Wish::Memory(text, least)) = wish(pod).ok().flatten() else {
+            return None;
+        };
+        // As `apply`, of every resource that cards are asked for with.
+        let cards = defaults.device_classes.iter().filter(|(r, _)| named_by(r).is_none());
+        cards.into_iter().find_map(|(cards, named)| {
+            let whole = device_class(snapshot, cards, named)?;
+            let class = policy.partition_class(cards, cards);
+            let offer = Offer::of(snapshot, cards, class.unwrap_or(&whole))?;
+            let there = class.filter(|class| snapshot.classes.contains_key(*class));
+            let mut both = [there, None].into_iter();
+            both.find_map(|there| offer.memory((&text, least), there, &whole).and_then(of))
         })
     })
 }
