@@ -128,7 +128,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
         None => plan::plan(pod, &asks),
     };
     let converted = !plan.served.is_empty();
-    let mut warnings = wish::warnings(policy, pod, &asks);
+    let mut warnings = wish::warnings(policy, pod, &asks, slot.is_some());
     if !converted && pod.spec_list("resourceClaims").is_empty() {
         let reason = match asks.as_slice() {
             [] => Skip::NothingAsked,
