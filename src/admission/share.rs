@@ -9,7 +9,7 @@ use super::pod::Pod;
 use super::refuse::{Refused, shown};
 use super::shared::{Shared, bytes_in};
 use crate::model::{CLASS, Name, Quantity, SHARE, Share};
-use crate::policy::{SHARING_DRIVER, Sharing};
+use crate::policy::{SHARING_DRIVER, Sharing, named_by};
 use crate::snapshot::Snapshot;
 
 const MEMORY: &str = "wattlane.dev/memory";
@@ -108,7 +108,7 @@ pub(super) fn wanted(
             );
         }
     };
-    if ask.resource.starts_with("nvidia.com/mig-") || pod.annotation(PARTITION).is_some() {
+    if named_by(&ask.resource).is_some() || pod.annotation(PARTITION).is_some() {
         return refused(422, "a partition is not shared: ask for one or the other".into());
     }
     let Some(device_class) = &ask.device_class else {
