@@ -41,8 +41,7 @@ pub(super) fn wish(pod: Pod<'_>) -> Result<Option<Wish>, Refused> {
         )),
         (Some(profile), None) => Ok(Some(Wish::Profile(spelled(profile)))),
         (None, Some(text)) => {
-            let bytes = text.parse::<Quantity>().ok();
-            let bytes = bytes.filter(|q| *q > Quantity::ZERO && q.as_integer().is_some());
+            let bytes = Quantity::size(text).map(Quantity::from_integer);
             let wrong = || Refused::new(400, format!("{MEMORY}: {} is not a size (like 20Gi)", shown(text)));
             Ok(Some(Wish::Memory(text.into(), bytes.ok_or_else(wrong)?)))
         }

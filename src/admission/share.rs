@@ -186,8 +186,7 @@ fn by_capacity(pod: Pod<'_>, sharing: &Sharing, device_class: &Name) -> Result<S
             format!("say how much memory of the card the pod needs: {MEMORY}: 10Gi (the policy has no memoryPerSlot)"),
         );
     };
-    let bytes = memory.parse::<Quantity>().ok().and_then(|q| q.as_integer());
-    match bytes.filter(|b| *b > 0) {
+    match Quantity::size(memory) {
         Some(bytes) => Ok(Shared::Capacity {
             device_class: device_class.clone(),
             bytes,

@@ -25,9 +25,9 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let size = text.parse::<Quantity>().ok().and_then(Quantity::as_integer);
-        let size = size.filter(|n| *n > 0);
-        size.map(Self).ok_or_else(|| "write a size, like 14Gi".to_owned())
+        Quantity::size(text)
+            .map(Self)
+            .ok_or_else(|| "write a size, like 14Gi".to_owned())
     }
 }
 
