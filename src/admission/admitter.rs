@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use serde_json::json;
 
 use super::Skip;
-use super::decide::{Decision, Request, decide, shared_named, templates_named};
+use super::decide::{Decision, Request, decide};
 use super::refuse::Refused;
 use super::shared::Shared;
 use super::template::Template;
@@ -99,15 +99,9 @@ impl Admitter {
     pub async fn admit(&self, request: &Request<'_>, dry_run: bool) -> Decision {
         let (snapshot, decision) = self.decide_patiently(request).await;
         let (needed, shared) = match &decision {
-            _ if dry_run => (vec![], vec![]),
-            Decision::Patch { templates, shared, .. } => (templates.clone(), shared.clone()),
-            Decision::LeaveAlone {
-                reason: Skip::AlreadyTreated,
-                ..
-            } => (
-                templates_named(&snapshot, &self.policy.load(), request.object),
-                shared_named(&snapshot, &self.policy.load(), request),
-            ),
+            Decision::Patch { templates, shared, .. } | Decision::LeaveAlone { templates, shared, .. } if !dry_run => {
+                (templates.clone(), shared.clone())
+            }
             _ => (vec![], vec![]),
         };
         for template in needed {

@@ -4,16 +4,20 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::offer::Offers;
 use super::parts::{self, Wish};
 use super::pod::{Container, Phase, Pod};
 use super::refuse::{Refused, shown};
 use super::template::Parts;
 use crate::model::{CARD, Name, Quantity};
-use crate::policy::{Policy, Server, named_by};
+use crate::policy::{Server, named_by};
 use crate::snapshot::Snapshot;
 
 /// The API server writes at most this many devices into a claim's allocation.
 pub(super) const MOST_DEVICES: u32 = 32;
+
+/// Requests for devices in one pod: bounds the work, far above any real pod.
+pub(super) const MOST_ASKS: usize = 128;
 
 /// One container's request for devices of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,28 +45,39 @@ impl Ask {
     }
 }
 
+/// What a resource stands for.
+enum Kind<'a> {
+    /// Of the cards that are asked for with the resource, and the profile.
+    Partitions(&'static str, Name),
+    /// With the class that policy has for it.
+    Cards(&'a Name),
+}
+
 /// Every request above zero, in the order of the containers, then of the resources' names. `wish`: what the pod's
 /// annotations make of its cards.
-pub(super) fn read(
-    snapshot: &Snapshot,
-    policy: &Policy,
-    pod: Pod<'_>,
-    wish: Option<&Wish>,
-) -> Result<Vec<Ask>, Refused> {
+pub(super) fn read(offers: &Offers<'_>, pod: Pod<'_>, wish: Option<&Wish>) -> Result<Vec<Ask>, Refused> {
+    let Offers { snapshot, policy, .. } = *offers;
     let mut asks = vec![];
     for container in pod.containers() {
         let amounts = ["limits", "requests"].into_iter().filter_map(|w| container.amounts(w));
         let named: BTreeSet<&str> = amounts.flat_map(|m| m.keys()).map(String::as_str).collect();
         for resource in named {
-            let partition = named_by(resource);
-            let class = policy.defaults.device_classes.get(resource);
-            if class.is_none() && partition.is_none() {
-                continue;
-            }
+            let kind = match (named_by(resource), policy.defaults.device_classes.get(resource)) {
+                (Some((cards, profile)), _) => Kind::Partitions(cards, profile),
+                (None, Some(class)) => Kind::Cards(class),
+                (None, None) => continue,
+            };
             let Some(count) = amount(&container, resource)? else {
                 continue;
             };
-            let cards = partition.as_ref().map_or(resource, |(cards, _)| cards);
+            if asks.len() == MOST_ASKS {
+                let why = format!("more than {MOST_ASKS} requests for devices in one pod");
+                return Err(Refused::new(422, why));
+            }
+            let cards = match &kind {
+                Kind::Partitions(cards, _) => cards,
+                Kind::Cards(_) => resource,
+            };
             let mut ask = Ask {
                 phase: container.phase,
                 list: container.list,
@@ -74,17 +89,16 @@ pub(super) fn read(
                 parts: None,
                 count,
             };
-            match (partition, class) {
-                (Some((_, profile)), _) => partitions(snapshot, policy, &mut ask, &profile)?,
-                (None, Some(class)) => {
+            match kind {
+                Kind::Partitions(_, profile) => partitions(offers, &mut ask, &profile)?,
+                Kind::Cards(class) => {
                     ask.device_class = device_class(snapshot, &ask.resource, class);
                     ask.left = ask.device_class.is_none().then(|| missing(class));
                     if let Some(wish) = wish {
-                        let parts = parts::apply(snapshot, policy, pod, wish, &ask)?;
+                        let parts = parts::apply(offers, pod, wish, &ask)?;
                         ask.parts = Some(parts);
                     }
                 }
-                (None, None) => continue,
             }
             if ask.device_class.is_some() {
                 in_parts(&container, resource, count)?;
@@ -100,10 +114,10 @@ fn missing(class: &str) -> String {
 }
 
 /// A request that names a profile.
-fn partitions(snapshot: &Snapshot, policy: &Policy, ask: &mut Ask, profile: &Name) -> Result<(), Refused> {
-    let server = Server::of(snapshot, policy, &ask.resource, (&ask.cards, profile));
-    let class = policy.partition_class(&ask.resource, &ask.cards);
-    let offer = || parts::Offer::of(snapshot, &ask.cards, class?);
+fn partitions(offers: &Offers<'_>, ask: &mut Ask, profile: &Name) -> Result<(), Refused> {
+    let server = offers.server(&ask.resource, (&ask.cards, profile));
+    let class = offers.policy.partition_class(&ask.resource, &ask.cards);
+    let offer = || offers.of(&ask.cards, class?);
     match server {
         Server::Class(class) => {
             ask.parts = offer().map(|offer| offer.profile(profile, class));
@@ -115,7 +129,7 @@ fn partitions(snapshot: &Snapshot, policy: &Policy, ask: &mut Ask, profile: &Nam
         }
         Server::Nobody => {
             let (whose, cards) = (&ask.resource, &ask.cards);
-            return Err(parts::not_offered(snapshot, policy, whose, profile, cards, offer()));
+            return Err(parts::not_offered(offers, whose, profile, cards, offer()));
         }
     }
     Ok(())

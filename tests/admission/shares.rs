@@ -108,7 +108,10 @@ fn a_slot_is_told_as_one() {
     };
     let dropped = "wattlane: nvidia.com/gpumem is dropped: the container gets a slot of a card";
     assert_eq!(warnings[0], dropped);
-    assert!(warnings[1].starts_with("wattlane: the pod shares a card"), "{warnings:?}");
+    assert!(
+        warnings[1].starts_with("wattlane: the pod shares a card"),
+        "{warnings:?}"
+    );
     assert_eq!(warnings.len(), 2, "{warnings:?}");
 }
 
@@ -117,10 +120,12 @@ fn a_slot_is_told_as_one() {
 fn a_partition_is_not_shared() {
     let mut objects = with_capacity();
     objects.push(json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.amd.com"}, "spec": {}}));
-    objects.push(json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "m"}, "spec": {
+    objects.push(
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "m"}, "spec": {
         "driver": "gpu.amd.com", "nodeName": "n", "pool": {"name": "m", "generation": 1, "resourceSliceCount": 1},
         "devices": [{"name": "part-0", "attributes": {"type": {"string": "amdgpu-partition"},
-            "partitionProfile": {"string": "cpx_nps4"}}}]}}));
+            "partitionProfile": {"string": "cpx_nps4"}}}]}}),
+    );
     let snapshot = snapshot(&objects);
     let policy = policy("{slots: 4, strategy: time-slicing, memoryPerSlot: 8Gi}");
     for resource in ["amd.com/cpx_nps4", "nvidia.com/mig-1g.10gb"] {
@@ -129,7 +134,11 @@ fn a_partition_is_not_shared() {
         let Decision::Refuse(refused) = decide(&snapshot, &policy, &ask(&pod)) else {
             panic!("{:?}", decide(&snapshot, &policy, &ask(&pod)))
         };
-        assert!(refused.message.contains("a partition is not shared"), "{}", refused.message);
+        assert!(
+            refused.message.contains("a partition is not shared"),
+            "{}",
+            refused.message
+        );
     }
 }
 
