@@ -11,12 +11,9 @@ use super::offer::{Offer, Offers, bytes};
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::template::{Parts, Template};
-use crate::model::{CARD, Name, Quantity};
+use crate::model::{CARD, MEMORY, Name, PARTITION, Quantity, TOPOLOGY};
 use crate::policy::{Policy, named_by, spelled};
 use crate::snapshot::CardKind;
-
-pub(super) const PARTITION: &str = "wattlane.dev/partition";
-pub(super) const MEMORY: &str = "wattlane.dev/memory";
 
 /// What the pod's annotations make of the cards it asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +132,7 @@ pub(super) fn not_offered(
 
 /// Whether the pod's cards are to be near one another by its own word, or required to be by the policy's.
 fn wants_links(policy: &Policy, pod: Pod<'_>) -> bool {
-    match pod.annotation("wattlane.dev/topology") {
+    match pod.annotation(TOPOLOGY) {
         Some(word) => word != "none",
         None => policy.requires_links(),
     }
@@ -146,7 +143,7 @@ pub(super) fn unlinked(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Result<()
     let only_parts = |a: &&Ask| a.may_be_parts() && a.parts.iter().flat_map(|p| &p.choices).all(|c| &*c.name != CARD);
     let parts: u32 = asks.iter().filter(only_parts).map(|a| a.count).sum();
     let cards: u32 = asks.iter().filter(|a| a.parts.is_none()).map(|a| a.count).sum();
-    let whose = match pod.annotation("wattlane.dev/topology") {
+    let whose = match pod.annotation(TOPOLOGY) {
         Some("required") => "",
         None if policy.requires_links() => ", which the policy says for it",
         _ => return Ok(()),
@@ -157,7 +154,7 @@ pub(super) fn unlinked(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Result<()
     Err(Refused::new(
         422,
         format!(
-            "wattlane.dev/topology: required{whose}: partitions have no peer-to-peer, so the {} devices of this pod cannot be \
+            "{TOPOLOGY}: required{whose}: partitions have no peer-to-peer, so the {} devices of this pod cannot be \
              linked; ask for one, for whole cards, or write none",
             parts + cards
         ),

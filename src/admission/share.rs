@@ -8,12 +8,9 @@ use super::plan::{self, Plan};
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
 use super::shared::{Shared, bytes_in};
-use crate::model::{CLASS, Name, Quantity, SHARE, Share};
+use crate::model::{CLASS, MEMORY, Name, PARTITION, Quantity, SHARE, Share};
 use crate::policy::{SHARING_DRIVER, Sharing, named_by};
 use crate::snapshot::Snapshot;
-
-const MEMORY: &str = "wattlane.dev/memory";
-const PARTITION: &str = "wattlane.dev/partition";
 
 /// A pod's wish, served.
 #[derive(Debug)]

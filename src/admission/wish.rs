@@ -2,11 +2,10 @@
 //! be granted halfway are warned about, those that only mean something when kept are refused.
 
 use super::ask::Ask;
-use super::parts::{MEMORY, PARTITION};
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
 use super::{ADMITTED, CLASS, WEBHOOK};
-use crate::model::{CARDS, Name, PARTITIONS, alike};
+use crate::model::{CARDS, GROUP, MEMORY, MIX, Name, PARTITION, PARTITIONS, SHARE, TOPOLOGY, alike};
 use crate::policy::{HAMI_AMOUNTS, Policy};
 
 /// The API server cuts warnings behind this many characters.
@@ -29,19 +28,19 @@ const OURS: [&str; 10] = [
     ADMITTED,
     CLASS,
     WEBHOOK,
-    "wattlane.dev/group",
+    GROUP,
     "wattlane.dev/group-size",
-    "wattlane.dev/memory",
-    "wattlane.dev/mix-classes",
-    "wattlane.dev/partition",
-    "wattlane.dev/share",
-    "wattlane.dev/topology",
+    MEMORY,
+    MIX,
+    PARTITION,
+    SHARE,
+    TOPOLOGY,
 ];
 
 /// Wishes with a fixed set of words. Placement would refuse any other; its author is still here to be told.
 const WORDS: [(&str, &[&str]); 2] = [
-    ("wattlane.dev/topology", &["required", "preferred", "none"]),
-    ("wattlane.dev/mix-classes", &["true", "false"]),
+    (TOPOLOGY, &["required", "preferred", "none"]),
+    (MIX, &["true", "false"]),
 ];
 
 /// Wishes that cannot be read.

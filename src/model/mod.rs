@@ -32,7 +32,10 @@ pub use device::{
 };
 pub use duration::go_duration;
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
-pub use pod::{ADMITTED, CLASS, DEFAULT_SCHEDULER, GATE, MIRROR, Pod, PodClaim, PodClaimSource, WEBHOOK};
+pub use pod::{
+    ADMITTED, CLASS, DEFAULT_SCHEDULER, GATE, GROUP, MEMORY, MIRROR, MIX, PARTITION, Pod, PodClaim, PodClaimSource,
+    TOPOLOGY, WEBHOOK,
+};
 pub use power::{Budget, Classified, Classifier, WattOrigin};
 pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};

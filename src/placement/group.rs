@@ -6,7 +6,8 @@ use super::Context;
 use super::solve::found;
 use crate::model::{Name, NamespacedName, Node, Pod};
 
-pub(super) const GROUP: &str = "wattlane.dev/group";
+pub(super) use crate::model::GROUP;
+
 /// Members that are looked at: one request does not pay for a group of any size.
 const MEMBERS: usize = 1024;
 
