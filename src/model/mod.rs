@@ -22,8 +22,8 @@ pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, Device
 pub use bits::Bits;
 pub use claim::{
     CARD, CARDS, Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count,
-    DeviceClass, DeviceRequest, FINALIZER, PARTITIONS, Request, RequestKind, SLOT_TEMPLATES, SelectorText, SubRequest,
-    not_older,
+    DeviceClass, DeviceRequest, FINALIZER, NAME_HASH, PARTITIONS, Request, RequestKind, SLOT_TEMPLATES, SelectorText,
+    SubRequest, not_older, unhashed,
 };
 pub use conditions::{DeviceCondition, Readiness};
 pub use device::{
