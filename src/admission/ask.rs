@@ -9,7 +9,7 @@ use super::parts::{self, Wish};
 use super::pod::{Container, Phase, Pod};
 use super::refuse::{Refused, shown};
 use super::template::Parts;
-use crate::model::{CARD, Name, Quantity};
+use crate::model::{Name, Quantity};
 use crate::policy::{Server, named_by};
 use crate::snapshot::Snapshot;
 
@@ -41,7 +41,7 @@ pub(super) struct Ask {
 impl Ask {
     /// Whether it may be given partitions.
     pub(super) fn may_be_parts(&self) -> bool {
-        self.parts.iter().flat_map(|p| &p.choices).any(|c| &*c.name != CARD)
+        self.parts.as_ref().is_some_and(Parts::some_are_parts)
     }
 }
 

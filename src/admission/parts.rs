@@ -11,7 +11,7 @@ use super::offer::{Offer, Offers, bytes};
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::template::{Parts, Template};
-use crate::model::{CARD, MEMORY, Name, PARTITION, Quantity, TOPOLOGY};
+use crate::model::{MEMORY, Name, PARTITION, Quantity, TOPOLOGY};
 use crate::policy::{Policy, named_by, spelled};
 use crate::snapshot::CardKind;
 
@@ -140,7 +140,7 @@ fn wants_links(policy: &Policy, pod: Pod<'_>) -> bool {
 
 /// Partitions reach each other only through the host, whatever card they are of.
 pub(super) fn unlinked(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Result<(), Refused> {
-    let only_parts = |a: &&Ask| a.may_be_parts() && a.parts.iter().flat_map(|p| &p.choices).all(|c| &*c.name != CARD);
+    let only_parts = |a: &&Ask| a.parts.as_ref().is_some_and(Parts::all_are_parts);
     let parts: u32 = asks.iter().filter(only_parts).map(|a| a.count).sum();
     let cards: u32 = asks.iter().filter(|a| a.parts.is_none()).map(|a| a.count).sum();
     let whose = match pod.annotation(TOPOLOGY) {

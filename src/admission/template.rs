@@ -48,6 +48,11 @@ impl Parts {
     pub(super) fn some_are_parts(&self) -> bool {
         self.choices.iter().any(Choice::is_part)
     }
+
+    /// Whether nothing else may.
+    pub(super) fn all_are_parts(&self) -> bool {
+        self.choices.iter().all(Choice::is_part)
+    }
 }
 
 impl Choice {
