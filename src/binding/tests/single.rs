@@ -219,8 +219,8 @@ async fn an_allocation_from_before_is_reserved_and_never_cleared() {
     }
 }
 
-/// kube-scheduler did not hear that the pod is bound and asks again, while the watch shows nothing of it yet. Whatever the
-/// second bind meets, the pod keeps what it runs on.
+/// kube-scheduler did not hear that the pod is bound and asks another replica, whose watch shows nothing of it yet.
+/// Whatever the second bind meets, the pod keeps what it runs on.
 #[tokio::test(start_paused = true)]
 async fn a_bind_that_fails_takes_nothing_from_a_pod_that_an_earlier_one_bound() {
     let once = |step, fault| Trouble { step, fault, times: 1 };
@@ -233,10 +233,16 @@ async fn a_bind_that_fails_takes_nothing_from_a_pod_that_an_earlier_one_bound() 
             once(Step::ReadPod, Fault::UnknownBefore),
         ],
         vec![once(Step::Allocate, Fault::Refused)],
+        vec![once(Step::Reserve, Fault::Refused)],
+        vec![
+            once(Step::Reserve, Fault::Refused),
+            once(Step::Allocate, Fault::UnknownBefore),
+        ],
     ] {
         for own in [false, true] {
             let lag = Duration::from_secs(60);
             let setup = Setup::new(&[], lag, Duration::from_millis(50));
+            let other = setup.another(lag);
             let shared: Name = "shared".into();
             let mut claim = new_claim(&shared);
             claim.allocation = Some(Arc::new(allocation("n1", "gpu-0")));
@@ -253,8 +259,8 @@ async fn a_bind_that_fails_takes_nothing_from_a_pod_that_an_earlier_one_bound() 
             sleep(lag + Duration::from_secs(1)).await;
             assert!(setup.bind(&pod, "n1").await.is_ok());
             troubles.iter().for_each(|t| setup.world.fail(*t));
-            let again = setup.bind(&pod, "n1").await;
-            setup.binder.drained().await;
+            let again = other.bind(&pod, "n1").await;
+            other.binder.drained().await;
             sleep(2 * lag).await;
             let wrong = setup.wrong(std::slice::from_ref(&pod), false);
             assert_eq!(wrong, [""; 0], "{troubles:?}, own {own}: {again:?}");
