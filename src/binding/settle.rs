@@ -194,26 +194,35 @@ impl Writes<'_> {
 
     /// Takes back what was written to the claims; false: not known to be gone, so nothing may be freed.
     pub(super) async fn undo(&self, written: &[(&ClaimPlacement, Claimed)]) -> bool {
-        // Another bind of the pod may have had it bound on claims that were there before, unseen by our watch.
-        let joined = written.iter().any(|(_, c)| matches!(c, Claimed::Reserved));
-        let runs = if joined { self.runs_here().await } else { Some(false) };
+        let ours = |claimed: &Claimed| matches!(claimed, Claimed::Allocated(_) | Claimed::Reserved);
+        let bound = match written.iter().any(|(_, claimed)| ours(claimed)) {
+            true => self.bound_to().await,
+            false => Some(Name::default()),
+        };
+        let bound = &bound;
         let undone = written.iter().map(|(placed, claimed)| async move {
-            match claimed {
-                Claimed::Allocated(_) => self.unreserve(&placed.claim, true).await,
-                Claimed::Reserved if runs != Some(false) => runs.is_some(),
-                // The last to leave a shared claim gives its device back: nobody else would.
-                Claimed::Reserved => self.unreserve(&placed.claim, placed.slots.is_some()).await,
-                Claimed::Unsettled(_) => false,
-                Claimed::Kept | Claimed::Changed(_) | Claimed::Failed(_) => true,
+            // The last to leave a shared claim gives its device back: nobody else would.
+            let deallocate = match claimed {
+                Claimed::Allocated(_) => true,
+                Claimed::Reserved => placed.slots.is_some(),
+                Claimed::Unsettled(_) => return false,
+                Claimed::Kept | Claimed::Changed(_) | Claimed::Failed(_) => return true,
+            };
+            match bound {
+                None => false,
+                // An earlier bind had the pod bound on what was there already, and our watch does not show it yet.
+                Some(node) if !node.is_empty() && placed.existing => true,
+                Some(node) if **node == *self.node => false,
+                Some(_) => self.unreserve(&placed.claim, deallocate).await,
             }
         });
         futures::future::join_all(undone).await.into_iter().all(|clean| clean)
     }
 
-    /// Whether the pod is bound to our node; None: nobody can say.
-    async fn runs_here(&self) -> Option<bool> {
-        let pod = self.read_pod().await?;
-        Some(pod.is_some_and(|p| p.uid == self.consumer.uid && *p.node_name == *self.node))
+    /// The pod's node, empty where it is not bound or gone; None: nobody can say.
+    async fn bound_to(&self) -> Option<Name> {
+        let pod = self.read_pod().await?.filter(|p| p.uid == self.consumer.uid);
+        Some(pod.map_or_else(Name::default, |p| p.node_name))
     }
 
     pub(super) async fn unreserve(&self, claim: &Claim, deallocate: bool) -> bool {

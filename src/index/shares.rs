@@ -84,6 +84,8 @@ impl Index {
             self.stale_shares.insert(slot.claim.clone());
         }
         if let SeatBy::Reservation(id) = by
+            // Of a pod with several shared claims one may have ended before the others.
+            && self.reservation(id).is_none_or(|left| left.slots.is_empty())
             && let Some(ids) = self.shares.by_pod.get_mut(&held.pod)
         {
             ids.remove(&id);
@@ -195,7 +197,8 @@ impl Index {
         }
         // Somebody else may have the slot, or is the oldest, now.
         self.loosened |= old.is_some_and(|old| {
-            old.seats.iter().any(|s| !new.seats.contains(s)) || old.queue.iter().any(|w| !new.queue.contains(w))
+            old.seats.iter().any(|s| !new.seats.contains(s))
+                || old.queue.iter().any(|w| new.queue.binary_search(w).is_err())
         });
         self.snapshot.sharers.insert(key.clone(), Arc::new(new));
         self.changed = true;

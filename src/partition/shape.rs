@@ -239,12 +239,19 @@ fn most(left: &[u32], open: &[&Amounts], from: usize, steps: &mut u32) -> u16 {
     *steps -= 1;
     let times = room(left, draws);
     let last = from + 1 == open.len();
+    // No packing has more than each of them alone.
+    let bound = open[from..]
+        .iter()
+        .fold(0, |sum: u32, d| sum.saturating_add(room(left, d)));
     let mut best = 0;
     // Where it is the last there is no reason to take less than fits.
     for taken in (if last { times } else { 0 }..=times).rev() {
         let rest: Amounts = left.iter().zip(*draws).map(|(l, d)| l - d * taken).collect();
         let others = most(&rest, open, from + 1, steps);
         best = best.max(others.saturating_add(u16::try_from(taken).unwrap_or(u16::MAX)));
+        if u32::from(best) >= bound {
+            break;
+        }
     }
     best
 }

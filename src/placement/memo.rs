@@ -16,7 +16,7 @@ use crate::snapshot::{NodeEntry, NodeIx, PoolState, Power, Snapshot};
 
 /// Asks that are remembered; another takes the place of the one not heard for longest.
 const ASKS: usize = 16;
-/// Different verdicts of one ask; others are found anew each time.
+/// Different verdicts of one ask at a time; others are found anew each time.
 const VALUES: usize = 256;
 
 /// For one request at a time. Keeps the nodes and pools it has seen last alive.
@@ -82,6 +82,8 @@ struct Column {
 #[derive(Debug)]
 struct Known<T> {
     values: Vec<T>,
+    /// By value: how many nodes have it. One that none has makes room for another.
+    nodes: Vec<u32>,
     /// By position of the node: position of the value and one more, 0: not known.
     at: Vec<u16>,
 }
@@ -90,6 +92,7 @@ impl<T: PartialEq> Known<T> {
     fn new(nodes: usize) -> Self {
         Self {
             values: vec![],
+            nodes: vec![],
             at: vec![0; nodes],
         }
     }
@@ -101,24 +104,32 @@ impl<T: PartialEq> Known<T> {
 
     /// Returns where it is. Err: it is not kept.
     fn put(&mut self, node: NodeIx, value: T) -> Result<usize, T> {
+        self.forget(node.0);
         let known = self.values.iter().position(|v| *v == value);
-        let at = match known {
-            Some(at) => at,
-            None if self.values.len() < VALUES => {
+        let at = match (known, self.nodes.iter().position(|nodes| *nodes == 0)) {
+            (Some(at), _) => at,
+            (None, Some(at)) => {
+                self.values[at] = value;
+                at
+            }
+            (None, None) if self.values.len() < VALUES => {
                 self.values.push(value);
+                self.nodes.push(0);
                 self.values.len() - 1
             }
-            None => return Err(value),
+            (None, None) => return Err(value),
         };
         if let (Some(slot), Ok(code)) = (self.at.get_mut(node.0 as usize), u16::try_from(at + 1)) {
             *slot = code;
+            self.nodes[at] += 1;
         }
         Ok(at)
     }
 
     fn forget(&mut self, node: u32) {
-        if let Some(slot) = self.at.get_mut(node as usize) {
-            *slot = 0;
+        let slot = self.at.get_mut(node as usize).map(std::mem::take);
+        if let Some(value) = slot.and_then(|code| usize::from(code).checked_sub(1)) {
+            self.nodes[value] -= 1;
         }
     }
 }
@@ -190,12 +201,13 @@ impl Memo {
             self.columns.clear();
         }
         for column in &mut self.columns {
-            column.verdicts.at.resize(snapshot.nodes.len(), 0);
-            column.costs.at.resize(snapshot.nodes.len(), 0);
+            // Before they are shorter: what is forgotten is counted.
             for node in &stale {
                 column.verdicts.forget(*node);
                 column.costs.forget(*node);
             }
+            column.verdicts.at.resize(snapshot.nodes.len(), 0);
+            column.costs.at.resize(snapshot.nodes.len(), 0);
         }
         self.nodes = snapshot.nodes.clone();
         self.pools = snapshot.pools.clone();
@@ -311,5 +323,31 @@ impl Answers<'_> {
             Some(cost)
         });
         quick.unwrap_or_else(|| Cost::found(ctx, demand, node))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Known, VALUES};
+    use crate::snapshot::NodeIx;
+
+    /// Watts left of a budget are another number after every bind: what no node has any more makes room.
+    #[test]
+    fn it_goes_on_learning_after_many_values() {
+        let mut known = Known::new(2);
+        for value in 0..3 * VALUES {
+            known.forget(0);
+            let at = known.put(NodeIx(0), value).expect("one node, one value");
+            assert_eq!((known.find(NodeIx(0)), known.values[at]), (Some(at), value));
+        }
+        known.at.resize(VALUES + 2, 0);
+        let all = (0u32..).take(VALUES + 1);
+        let kept = all.filter(|n| known.put(NodeIx(*n), *n as usize).is_ok()).count();
+        assert_eq!(kept, VALUES, "so many at a time");
+        assert!(
+            (0u32..)
+                .take(VALUES)
+                .all(|n| known.find(NodeIx(n)).is_some_and(|at| known.values[at] == n as usize))
+        );
     }
 }

@@ -85,10 +85,11 @@ fn loses(view: &View<'_>, candidate: &Candidate) -> u32 {
 /// before the next.
 fn by_card(view: &View<'_>, offer: &Offer<'_>, picks: &mut [usize]) {
     let dev = |i: &usize| offer.candidates[*i].dev;
+    let untouched = view.slots.start();
     let mut least: Vec<Option<Loss>> = vec![];
     for pick in picks.iter() {
         if let Some(card) = view.slots.card_of(dev(pick)) {
-            let alone = view.slots.alone(dev(pick));
+            let alone = untouched.loses(dev(pick));
             least.resize(least.len().max(card + 1), None);
             least[card] = Some(least[card].map_or(alone, |known| known.min(alone)));
         }
@@ -96,7 +97,7 @@ fn by_card(view: &View<'_>, offer: &Offer<'_>, picks: &mut [usize]) {
     picks.sort_by_cached_key(|i| {
         let card = view.slots.card_of(dev(i));
         let of_card = card.and_then(|card| least[card]).unwrap_or_default();
-        (of_card, card, view.slots.alone(dev(i)))
+        (of_card, card, untouched.loses(dev(i)))
     });
 }
 
@@ -105,7 +106,8 @@ impl Order {
         let admitted = |i: &usize| how.classes.admit(view, offer, &offer.candidates[*i]);
         let mut picks = Vec::with_capacity(offer.candidates.len());
         picks.extend((0..offer.candidates.len()).filter(admitted));
-        let cut = !view.slots.is_empty() && !offer.alternative.request.admin_access;
+        let is_cut = |i: &usize| view.slots.card_of(offer.candidates[*i].dev).is_some();
+        let cut = !offer.alternative.request.admin_access && picks.iter().any(is_cut);
         if !how.first_only {
             // Stable: equal watts stay in device order.
             picks.sort_by_key(|i| {

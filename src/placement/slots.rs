@@ -88,11 +88,6 @@ impl<'a> Slots<'a> {
         Some((*self.of.get(dev)?)?.0)
     }
 
-    /// What is lost if the device alone is chosen.
-    pub(super) fn alone(&self, dev: usize) -> Loss {
-        self.start().loses(dev)
-    }
-
     /// The least that it takes from others, whatever is chosen beside it.
     pub(super) fn least(&self, dev: usize) -> u32 {
         let Some((card, cut)) = self.of.get(dev).copied().flatten() else {

@@ -316,13 +316,13 @@ impl<'a> View<'a> {
             }
         }
         let uniform = self.wiring.is_some_and(|w| w.shape.is_uniform());
+        let card = |dev: &Dev<'_>| dev.card.map(|c| if uniform { 0 } else { c });
         let likeness = self.devices.iter().enumerate().map(|(i, dev)| {
             let one_card = self.limit.as_ref().is_some_and(|limit| limit.tells_apart(i));
             let unlike =
                 dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty() || one_card;
-            let card = dev.card.map(|c| if uniform { 0 } else { c });
             let budget = self.budget.as_ref().map(|b| b.kind(i));
-            (unlike.then_some(i), dev.class, dev.watts, card, budget)
+            (unlike.then_some(i), dev.class, dev.watts, card(dev), budget)
         });
         let likeness: Vec<_> = likeness.collect();
         let key = |i: usize| (&likeness[i], &members[i * width..][..width]);
@@ -338,6 +338,7 @@ impl<'a> View<'a> {
                 let sees = (
                     dev.class,
                     dev.watts,
+                    card(dev),
                     &members[i * width..][..width],
                     watts,
                     counts,

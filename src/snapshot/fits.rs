@@ -75,7 +75,13 @@ impl PoolState {
             for ((profile, most), devices) in card.shape.profiles().iter().zip(most).zip(devices) {
                 let Some((device, mut devices)) = devices else { continue };
                 devices.sort_unstable_by(|a, b| b.cmp(a));
-                let (profile, count) = (profile.clone(), devices.iter().take(usize::from(most)).sum());
+                let (profile, count) = (
+                    profile.clone(),
+                    devices
+                        .iter()
+                        .take(usize::from(most))
+                        .fold(0, |sum: u32, n| sum.saturating_add(*n)),
+                );
                 fits.push(Fit { device, profile, count });
             }
         }

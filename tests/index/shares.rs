@@ -237,3 +237,33 @@ fn holds_count_for_others_and_yield_to_a_bind() {
     index.reserve(slot("p1")).expect("the last");
     assert!(index.reserve(slot("p2")).is_err(), "three are reserved");
 }
+
+/// A pod with two shared claims goes between the writes to them: neither slot is left.
+#[test]
+fn the_slot_that_was_not_written_goes_with_the_pod() {
+    let mut index = world();
+    let other = "wl-share-other-x3-0123456789";
+    upsert(&mut index, &claim(other, "v", 1, json!([])));
+    let mut both = pod("p1", "");
+    both["spec"]["resourceClaims"]
+        .as_array_mut()
+        .expect("a list")
+        .push(json!({"name": "h", "resourceClaimName": other}));
+    upsert(&mut index, &both);
+    let mut wanted = slot("p1");
+    let second = WantedSlot {
+        claim: Key::new("ns", other),
+        uid: "v".into(),
+        ..wanted.slots[0].clone()
+    };
+    wanted.slots.push(second);
+    index.reserve(wanted).expect("there are slots");
+    upsert(&mut index, &shared(2, &["p1".to_owned()].into()));
+    index.apply(Change::Remove(Kind::Pod, Key::new("ns", "p1")));
+    let snapshot = index.publish().expect("a change");
+    let seats = snapshot
+        .sharers
+        .get(&Key::new("ns", other))
+        .map_or(0, |s| s.seats.len());
+    assert_eq!((seats, index.reservations()), (0, 0));
+}

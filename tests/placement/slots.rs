@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use wattlane::partition::{PRODUCTS, Product, Profile};
 
-use super::world::{DRIVER, World, gpu, pod, with};
+use wattlane::topology::Link;
+
+use super::world::{DRIVER, World, annotated, gpu, pod, with};
 
 fn product(id: &str) -> &'static Product {
     PRODUCTS.iter().find(|p| p.id == id).expect("a product of the table")
@@ -317,6 +319,39 @@ fn a_card_listed_whole_beside_its_static_partitions_is_one_or_the_other() {
     assert_eq!(cut.devices(&pod("s", &["other"]), "n"), ["mig-1"]);
     cut.take("n", &["gpu-0"]);
     assert!(cut.place(&pod("t", &["other"]), "n").is_err(), "the whole is given");
+}
+
+/// Whole cards that could be cut have links all the same.
+#[test]
+fn links_tell_uncut_cards_apart() {
+    let mut world = world(product("a100-80gb"), 4);
+    world.claim("pair", whole(2));
+    let devices = world
+        .entry("n")
+        .pools
+        .first()
+        .and_then(|v| world.snapshot.pool(v.pool).cloned())
+        .expect("a pool");
+    let card = |i: usize| {
+        devices.pool.devices[i]
+            .device
+            .name
+            .strip_prefix("gpu-")
+            .and_then(|n| n.parse::<usize>().ok())
+    };
+    let all = devices.pool.devices.len();
+    let link = |a: usize, b: usize| match (card(a), card(b)) {
+        (Some(1), Some(2)) | (Some(2), Some(1)) => Link::NvLink(4),
+        _ => Link::Sys,
+    };
+    let cards: Vec<usize> = (0..all).filter(|i| card(*i).is_some()).collect();
+    let links: Vec<Link> = cards.iter().flat_map(|a| cards.iter().map(|b| link(*a, *b))).collect();
+    let places = (0..all).map(|i| cards.iter().position(|c| *c == i)).collect();
+    world.wire_cards("n", &links, places);
+    for topology in ["required", "preferred"] {
+        let pair = annotated("p", &["pair"], json!({"wattlane.dev/topology": topology}));
+        assert_eq!(world.devices(&pair, "n"), ["gpu-1", "gpu-2"], "{topology}");
+    }
 }
 
 #[test]

@@ -203,6 +203,12 @@ impl World {
 
     /// Connects the node's devices, in the order of its one pool. The index does not know: to be done last.
     pub(crate) fn wire(&mut self, node: &str, links: &[Link]) {
+        let cards = (1..17).find(|n| n * n == links.len()).expect("a square");
+        self.wire_cards(node, links, (0..cards).map(Some).collect());
+    }
+
+    /// The same where not every device is a card: `places` has the card of each, if it is one.
+    pub(crate) fn wire_cards(&mut self, node: &str, links: &[Link], places: Vec<Option<usize>>) {
         let mut snapshot = (*self.snapshot).clone();
         let ix = snapshot.node_ix(node).expect("a node of the test");
         let cards = (1..17).find(|n| n * n == links.len()).expect("a square");
@@ -210,8 +216,7 @@ impl World {
         let bare = off_diagonal.all(|l| l != Link::Unknown);
         let shape = Arc::new(Shape::new(links, bare).expect("a square"));
         let mut entry = (**snapshot.node(ix).expect("its entry")).clone();
-        let cards = (0..shape.cards()).map(Some).collect();
-        entry.wiring = Some(Arc::new(Wiring::new(shape, LinkSource::Probe, &[cards])));
+        entry.wiring = Some(Arc::new(Wiring::new(shape, LinkSource::Probe, &[places])));
         Arc::make_mut(&mut snapshot.nodes)[ix.0 as usize] = Some(Arc::new(entry));
         self.snapshot = Arc::new(snapshot);
     }

@@ -219,6 +219,55 @@ async fn an_allocation_from_before_is_reserved_and_never_cleared() {
     }
 }
 
+/// kube-scheduler did not hear that the pod is bound and asks another replica, whose watch shows nothing of it yet.
+/// Whatever the second bind meets, the pod keeps what it runs on.
+#[tokio::test(start_paused = true)]
+async fn a_bind_that_fails_takes_nothing_from_a_pod_that_an_earlier_one_bound() {
+    let once = |step, fault| Trouble { step, fault, times: 1 };
+    for troubles in [
+        vec![],
+        vec![once(Step::Bind, Fault::Refused)],
+        vec![once(Step::Bind, Fault::ConflictBefore)],
+        vec![
+            once(Step::Bind, Fault::Refused),
+            once(Step::ReadPod, Fault::UnknownBefore),
+        ],
+        vec![once(Step::Allocate, Fault::Refused)],
+        vec![once(Step::Reserve, Fault::Refused)],
+        vec![
+            once(Step::Reserve, Fault::Refused),
+            once(Step::Allocate, Fault::UnknownBefore),
+        ],
+    ] {
+        for own in [false, true] {
+            let lag = Duration::from_secs(60);
+            let setup = Setup::new(&[], lag, Duration::from_millis(50));
+            let other = setup.another(lag);
+            let shared: Name = "shared".into();
+            let mut claim = new_claim(&shared);
+            claim.allocation = Some(Arc::new(allocation("n1", "gpu-0")));
+            claim.reserved_for = vec![consumer(&new_pod("other", &[]))];
+            setup.world.state().add_claim(claim.clone());
+            let mut claims = vec![shared];
+            if own {
+                let fresh: Name = "a-1".into();
+                setup.world.state().add_claim(new_claim(&fresh));
+                claims.push(fresh);
+            }
+            let pod = new_pod("a", &claims);
+            setup.world.state().add_pod(pod.clone());
+            sleep(lag + Duration::from_secs(1)).await;
+            assert!(setup.bind(&pod, "n1").await.is_ok());
+            troubles.iter().for_each(|t| setup.world.fail(*t));
+            let again = other.bind(&pod, "n1").await;
+            other.binder.drained().await;
+            sleep(2 * lag).await;
+            let wrong = setup.wrong(std::slice::from_ref(&pod), false);
+            assert_eq!(wrong, [""; 0], "{troubles:?}, own {own}: {again:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_claims_is_just_bound() {
     let setup = quick(&[]);
