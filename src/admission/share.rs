@@ -9,7 +9,7 @@ use super::pod::Pod;
 use super::refuse::{Refused, shown};
 use super::shared::{Shared, bytes_in};
 use crate::model::{CLASS, MEMORY, Name, PARTITION, Quantity, SHARE, Share};
-use crate::policy::{SHARING_DRIVER, Sharing, named_by};
+use crate::policy::{SHARING_DRIVER, Sharing, dns_label, named_by};
 use crate::snapshot::Snapshot;
 
 /// A pod's wish, served.
@@ -50,12 +50,8 @@ pub(super) fn wanted(
     asks: &[Ask],
 ) -> Result<Option<Wanted>, Refused> {
     let Some(share) = wish(pod) else { return Ok(None) };
-    let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    if share.len() > 63 || !share.bytes().all(legal) || share.starts_with('-') || share.ends_with('-') {
-        return refused(
-            400,
-            format!("{} is no name of a share: use a-z, 0-9 and -, at most 63", shown(share)),
-        );
+    if let Err(why) = dns_label(share) {
+        return refused(400, format!("{} is no name of a share: {why}", shown(share)));
     }
     if asks.is_empty() && (names_ours(pod, share) || pod.spec_list("resourceClaims").is_empty()) {
         return Ok(None);
