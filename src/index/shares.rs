@@ -221,21 +221,18 @@ impl Index {
         self.settle();
         let mut turns = vec![];
         for (key, sharers) in self.snapshot.sharers.iter().filter(|(_, s)| !s.queue.is_empty()) {
-            let Some((claim, slots)) = self
-                .snapshot
-                .claims
-                .get(key)
-                .and_then(|c| Some((c, c.share()?.slots as usize)))
-            else {
+            let claim = self.snapshot.claims.get(key);
+            let Some((claim, share)) = claim.and_then(|c| Some((c, c.share()?))) else {
                 continue;
             };
+            // As placement counts: where policy gives fewer than the claim's name says, a slot too many would be the turn of
+            // one pod after the other, and each would lose its place by not taking it.
+            let namespace = self.snapshot.namespaces.get(&key.namespace).map(|n| &n.labels);
+            let slots = share.slots.min(self.classifier.slots(namespace)) as usize;
             let users = self.snapshot.users(claim);
             let without = sharers.queue.iter().filter(|w| !users.contains(&(&w.pod_uid, &w.pod)));
-            turns.extend(
-                without
-                    .take(slots.saturating_sub(users.len()))
-                    .map(|w| w.pod_uid.clone()),
-            );
+            let first = without.take(slots.saturating_sub(users.len()));
+            turns.extend(first.map(|w| w.pod_uid.clone()));
         }
         turns
     }
