@@ -216,15 +216,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn amount_of(resources: Value) -> Result<Option<u32>, u16> {
-        let json = json!({"name": "c", "resources": resources});
+    fn read_of(resources: Value) -> Result<Option<u32>, Refused> {
         let container = Container {
             phase: Phase::Regular,
             list: "containers",
             at: 0,
-            json: &json,
+            json: &json!({"name": "c", "resources": resources}),
         };
-        amount(&container, "nvidia.com/gpu").map_err(|e| e.code)
+        amount(&container, "nvidia.com/gpu")
+    }
+
+    fn amount_of(resources: Value) -> Result<Option<u32>, u16> {
+        read_of(resources).map_err(|e| e.code)
     }
 
     #[test]
@@ -260,14 +263,8 @@ mod tests {
     #[test]
     fn too_many_is_said_in_these_words() {
         for text in ["33", "33.5", "1e400", "1Ki", "9999999999999999999999"] {
-            let json = json!({"name": "c", "resources": {"limits": {"nvidia.com/gpu": text}}});
-            let container = Container {
-                phase: Phase::Regular,
-                list: "containers",
-                at: 0,
-                json: &json,
-            };
-            let said = amount(&container, "nvidia.com/gpu").expect_err("too many").message;
+            let asked = read_of(json!({"limits": {"nvidia.com/gpu": text}}));
+            let said = asked.expect_err("too many").message;
             assert!(said.contains("is more than the 32 devices"), "{said}");
         }
     }

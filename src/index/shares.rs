@@ -41,10 +41,10 @@ pub(super) struct Shares {
 }
 
 /// The shared claims that a pod waits for a slot of.
-fn waits_for(key: &Key, pod: &Pod) -> Vec<Key> {
+fn waits_for(pod: &Pod) -> Vec<Key> {
     let waits = pod.node_name.is_empty() && !pod.deleting && !pod.finished && !pod.gated;
     let shared = pod.claims.iter().filter(|_| waits).filter_map(|c| match &c.source {
-        PodClaimSource::Claim(name) => Share::of_name(name).map(|_| Key::new(key.namespace.clone(), name.clone())),
+        PodClaimSource::Claim(name) => Share::of_name(name).map(|_| pod.claim_key(name)),
         PodClaimSource::Template(_) | PodClaimSource::Other => None,
     });
     shared.collect()
@@ -151,26 +151,21 @@ impl Index {
                 self.end_slot(id, &claim);
             }
         }
-        let place = |pod: &Pod| Waiting {
-            created: pod.created,
-            pod: key.name.clone(),
-            pod_uid: pod.uid.clone(),
-        };
         if let Some(pod) = old {
-            for claim in waits_for(key, pod) {
+            for claim in waits_for(pod) {
                 if let Some(of) = self.shares.of.get_mut(&claim) {
-                    of.queue.remove(&place(pod));
+                    of.queue.remove(&Waiting::of(pod));
                 }
                 self.stale_shares.insert(claim);
             }
         }
-        let waits = new.map_or_else(Vec::new, |pod| waits_for(key, pod));
+        let waits = new.map_or_else(Vec::new, waits_for);
         if let Some(pod) = old.filter(|_| waits.is_empty()) {
             self.shares.passed.remove(&pod.uid);
         }
         for (claim, pod) in waits.into_iter().zip(std::iter::repeat(new)) {
             let queue = &mut self.shares.of.entry(claim.clone()).or_default().queue;
-            queue.extend(pod.map(place));
+            queue.extend(pod.map(Waiting::of));
             self.stale_shares.insert(claim);
         }
     }

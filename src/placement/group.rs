@@ -57,8 +57,8 @@ impl Group {
             };
             hold.iter().flat_map(|hold| &hold.devices).for_each(&mut see);
             for claim in member.claims.iter().filter_map(|c| c.claim_name()) {
-                let key = NamespacedName::new(member.key.namespace.clone(), claim.clone());
-                let allocation = ctx.snapshot.claim(&key).and_then(|c| c.allocation.as_ref());
+                let found = ctx.snapshot.claim(&member.claim_key(claim));
+                let allocation = found.and_then(|c| c.allocation.as_ref());
                 let held = allocation
                     .into_iter()
                     .flat_map(|a| &a.results)

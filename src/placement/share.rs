@@ -55,11 +55,7 @@ pub(super) fn shared<'a>(
         let words = format!("all {most} slots of claim {name} are taken, by {}", listed(&names));
         return Err(Refusal::new(Reason::Slots, words));
     }
-    let own = Waiting {
-        created: pod.created,
-        pod: pod.key.name.clone(),
-        pod_uid: pod.uid.clone(),
-    };
+    let own = Waiting::of(pod);
     let queue = ctx.snapshot.sharers.get(&claim.key).map_or(&[][..], |s| &s.queue);
     let before = queue.iter().take_while(|waiting| **waiting < own);
     let older: Vec<&str> = before
