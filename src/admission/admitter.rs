@@ -13,7 +13,7 @@ use super::decide::{Decision, Request, decide};
 use super::refuse::Refused;
 use super::shared::Shared;
 use super::template::Template;
-use crate::cluster::{Cluster, WriteError, noted_lately, used_lately};
+use crate::cluster::{Cluster, WriteError, used_lately};
 use crate::convert::TEMPLATE_LAST_USED;
 use crate::model::{ClaimTemplate, Name, Namespace, NamespacedName};
 use crate::policy::Policy;
@@ -127,7 +127,7 @@ impl Admitter {
         };
         let template = |s: &Snapshot| {
             let template = s.templates.get(&key);
-            template.is_some_and(|t| shared.is_template(t) && !t.deleting && noted_lately(t, now.as_second()))
+            template.is_some_and(|t| shared.is_template(t) && !t.deleting && used_lately(t.last_used, now.as_second()))
         };
         if claim(snapshot) || template(snapshot) {
             return Ok(());
@@ -188,7 +188,7 @@ impl Admitter {
         // stranger's that is shown: only the API knows.
         let ours = shown.is_none_or(|t| template.is(t) && !t.deleting);
         let believed = || ours && self.made.hold(&snapshot.templates, &key);
-        let noted = shown.is_some_and(|t| noted_lately(t, now.as_second()));
+        let noted = shown.is_some_and(|t| used_lately(t.last_used, now.as_second()));
         if (ours && noted) || believed() {
             return Ok(());
         }

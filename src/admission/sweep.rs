@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::shared::Shared;
 use super::template::Template;
-use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, last_used, used_at};
+use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, used_at};
 use crate::model::{Claim, ClaimTemplate, Name, NamespacedName, PodClaimSource};
 use crate::publish::Reader;
 use crate::snapshot::Snapshot;
@@ -135,7 +135,7 @@ pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
     let goes = |t: &ClaimTemplate| {
         let namespace = snapshot.namespaces.get(&t.key.namespace);
         !t.deleting
-            && last_used(t, now).saturating_add(GRACE) <= now
+            && used_at(t.last_used, now).saturating_add(GRACE) <= now
             && !named.contains(&(&t.key.namespace, &t.key.name))
             && namespace.is_some_and(|n| !n.deleting)
             && (Template::made(t).is_some() || Shared::made_template(t).is_some())
@@ -147,7 +147,7 @@ pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
         .filter(|t| goes(t))
         .cloned()
         .collect();
-    unused.sort_by(|a, b| (last_used(a, now), &a.key).cmp(&(last_used(b, now), &b.key)));
+    unused.sort_by(|a, b| (used_at(a.last_used, now), &a.key).cmp(&(used_at(b.last_used, now), &b.key)));
     unused.truncate(MOST);
     unused
 }
