@@ -268,6 +268,28 @@ async fn a_bind_that_fails_takes_nothing_from_a_pod_that_an_earlier_one_bound() 
     }
 }
 
+/// The API says no, and then nothing more: whether an earlier bind had it bound cannot be found out, and whoever tries again is
+/// not kept out for the ten minutes that an unanswered write is worth.
+#[tokio::test(start_paused = true)]
+async fn a_refused_bind_ends_soon_where_the_pod_cannot_be_read() {
+    let setup = quick(&[
+        always(Step::Bind, Fault::Refused),
+        always(Step::ReadPod, Fault::UnknownBefore),
+    ]);
+    let pod = setup.add_pod("a");
+    sleep(Duration::from_secs(1)).await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(kind(&setup.bind(&pod, "n1").await), Some(BindFailure::Unfinished));
+    setup.binder.drained().await;
+    // And one pause between two looks.
+    let soon = Limits::default().forward + Duration::from_secs(6);
+    assert!(began.elapsed() < soon, "{:?}", began.elapsed());
+    assert_eq!(setup.world.state().devices().len(), 2, "they stay the pod's");
+    setup.world.heal();
+    assert_eq!(setup.bind(&pod, "n1").await, Ok(BindOutcome::Bound));
+    assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_claims_is_just_bound() {
     let setup = quick(&[]);
