@@ -290,6 +290,33 @@ async fn a_refused_bind_ends_soon_where_the_pod_cannot_be_read() {
     assert_eq!(setup.wrong(&[pod], false), [""; 0]);
 }
 
+/// Another replica has bound the pod, on other devices than we would, and no watch of ours shows it: the API that says no to
+/// our writes is asked for the pod before it is placed again.
+#[tokio::test(start_paused = true)]
+async fn after_a_conflict_the_pod_is_read_anew() {
+    let lag = Duration::from_secs(60);
+    let setup = Setup::new(&[], lag, Duration::from_millis(5));
+    let pod = setup.add_pod("a");
+    sleep(lag + Duration::from_secs(1)).await;
+    {
+        let mut state = setup.world.state();
+        for (claim, device) in [("a-0", "gpu-1"), ("a-1", "gpu-0")] {
+            state.add_claim(Claim {
+                allocation: Some(Arc::new(allocation("n1", device))),
+                reserved_for: vec![consumer(&pod)],
+                ..new_claim(&claim.into())
+            });
+        }
+        state.add_pod(Pod {
+            node_name: "n1".into(),
+            ..pod.clone()
+        });
+    }
+    assert_eq!(setup.bind(&pod, "n1").await, Ok(BindOutcome::Already));
+    sleep(2 * lag).await;
+    assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_claims_is_just_bound() {
     let setup = quick(&[]);
