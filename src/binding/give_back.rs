@@ -41,11 +41,11 @@ pub fn is_pinned(snapshot: &Snapshot, pod: &Pod) -> bool {
 }
 
 /// Claims that a person made stay as they are: their allocation may be an administrator's. Of a shared one of ours the pod
-/// gives its slot back, and the device where nobody else has one.
+/// gives its slot back, and the device where nobody else has one; so does one that waits for a claim nobody has.
 fn pins(claim: &Claim, pod: &Name) -> bool {
     let mut users = claim.reserved_for.iter();
     let own = match claim.share() {
-        Some(_) => users.any(|c| c.uid == *pod),
+        Some(_) => claim.reserved_for.is_empty() || users.any(|c| c.uid == *pod),
         None => claim.owner_pod.as_ref() == Some(pod) && users.all(|c| c.uid == *pod),
     };
     claim.allocation.is_some() && !claim.deleting && own

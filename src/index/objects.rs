@@ -255,6 +255,8 @@ impl Index {
         }
         // Pods that share a claim can be where it now has its devices, and may have fitted nowhere before.
         self.loosened |= was.is_none() && is.is_some() && claim.owner_pod.is_none();
+        // And so can those whose claim was bound to a device that is gone.
+        self.loosened |= was.is_some() && is.is_none();
         // A pod that was refused because a device failed can try again.
         self.loosened |= old.as_ref().is_some_and(|old| old.conditions != claim.conditions);
         // A slot is free.

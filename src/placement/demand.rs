@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::allowed::Allowed;
+use super::existing::usable;
 use super::group::{GROUP, Group};
 use super::limit::Limit;
 use super::matching::SelectorUse;
@@ -225,6 +226,7 @@ impl Demand {
                 let words = format!("claim {} is allocated to devices of other nodes", claim.key.name);
                 return Err(Refusal::new(Reason::AllocatedElsewhere, words));
             }
+            usable(ctx, node, claim, allocation, &self.pod_uid)?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod allowed;
 mod capacity;
 mod cards;
 mod demand;
+mod existing;
 mod group;
 mod held;
 mod key;

@@ -210,7 +210,7 @@ fn verb(n: u32) -> &'static str {
     if n == 1 { "is" } else { "are" }
 }
 
-fn taint_words(taint: &Taint) -> String {
+pub(super) fn taint_words(taint: &Taint) -> String {
     let effect = match taint.effect {
         Effect::NoSchedule => "NoSchedule",
         Effect::NoExecute => "NoExecute",

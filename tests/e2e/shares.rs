@@ -141,6 +141,62 @@ async fn a_card_of_four_slots_takes_four_pods_and_the_oldest_that_waits_next() {
     .await;
 }
 
+/// A card that is not there any more is given to no further pod, though slots of it are free; one that has come back, or
+/// another when the last of its pods has gone, is.
+#[tokio::test]
+#[ignore = "needs the control plane binaries: tests/controlplane/build"]
+async fn a_card_that_vanished_takes_no_more_pods() {
+    run(async |cluster: &mut Cluster| {
+        for object in manifest("../guard/policy.yaml")? {
+            cluster.apply(&object, "").await?;
+        }
+        cluster.use_policy(SHARING).await?;
+        let client = cluster.client();
+        objects::node(client.clone(), "node-1", json!({})).await?;
+        cluster.apply(&objects::slice("node-1", &[SERVER]), "").await?;
+        let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
+        pods.create(&PostParams::default(), &sharer("a")?).await?;
+        held_by(cluster, &["a"]).await?;
+
+        let named = |generation: u32, name: &str| {
+            let mut slice = objects::slice("node-1", &[SERVER]);
+            slice["spec"]["pool"]["generation"] = json!(generation);
+            slice["spec"]["devices"][0]["name"] = json!(name);
+            slice
+        };
+        let slice = objects::slice("node-1", &[SERVER]);
+        let card = slice["spec"]["devices"][0]["name"]
+            .as_str()
+            .context("a card")?
+            .to_owned();
+        cluster.apply(&named(2, "another"), "").await?;
+        pods.create(&PostParams::default(), &sharer("b")?).await?;
+        let said = refused(cluster, "b").await?;
+        ensure!(
+            said.contains(&card) && said.contains("which is not published any more"),
+            "{said}"
+        );
+        held_by(cluster, &["a"]).await?;
+
+        cluster.apply(&named(3, &card), "").await?;
+        held_by(cluster, &["a", "b"]).await?;
+
+        cluster.apply(&named(4, "another"), "").await?;
+        pods.create(&PostParams::default(), &sharer("c")?).await?;
+        refused(cluster, "c").await?;
+        let now = DeleteParams::default().grace_period(0);
+        for name in ["a", "b"] {
+            pods.delete(name, &now).await?;
+        }
+        held_by(cluster, &["c"]).await?;
+        let claim = claim(cluster).await?;
+        let device = &claim["status"]["allocation"]["devices"]["results"][0]["device"];
+        ensure!(device == "another", "{device}");
+        Ok(())
+    })
+    .await;
+}
+
 /// Shared claims that nobody needs go, those in use stay, and what has our name and other content is not ours.
 #[tokio::test]
 #[ignore = "needs the control plane binaries: tests/controlplane/build"]

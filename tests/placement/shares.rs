@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use wattlane::model::Pod;
+use wattlane::index::{Change, Kind};
+use wattlane::model::{NamespacedName, Pod};
 use wattlane::placement::{NamespaceLimits, Slots, shares};
 
 use super::reasons::nowhere;
@@ -172,6 +173,91 @@ fn policy_may_hold_shared_cards_to_one_class() {
     other["metadata"]["annotations"] = json!({"wattlane.dev/class": "big"});
     let words = nowhere(&world, &pod_of(other));
     assert!(words.contains("devices of class small only are shared here"), "{words}");
+}
+
+/// The one card of `n` is gone, tainted, or in the middle of an update.
+#[test]
+fn a_device_that_is_gone_or_tainted_takes_no_more_pods() {
+    let publish = |world: &mut World, generation: u32, slices: u32, devices: &[Value]| {
+        let pool = json!({"name": "n", "generation": generation, "resourceSliceCount": slices});
+        world.slice("n", json!({"nodeName": "n", "pool": pool, "devices": devices}));
+    };
+    let tainted = |effect: &str| {
+        let taints = json!([{"key": "lost", "effect": effect}]);
+        super::world::with(gpu("gpu-0", "big", 600), json!({"taints": taints}))
+    };
+    let (card, other) = (gpu("gpu-0", "big", 600), gpu("gpu-1", "small", 300));
+    let mut world = world();
+    held(&mut world, &["a", "b"]);
+    let (has, joins) = (pod("b", 2), pod("c", 3));
+
+    publish(&mut world, 2, 1, std::slice::from_ref(&other));
+    let gone = "claim_unusable: claim wl-share-chat-x3-0123456789 holds gpu.example.com/n/gpu-0, which is not published any more: ";
+    for pod in [&has, &joins] {
+        let words = world.refused(pod, "n");
+        assert_eq!(
+            words.strip_prefix(gone),
+            Some("if it does not come back, delete the pods that use the claim")
+        );
+    }
+    held(&mut world, &[]);
+    assert_eq!(world.refused(&joins, "n").strip_prefix(gone), Some("it is given back"));
+    held(&mut world, &["a", "b"]);
+
+    for effect in ["NoSchedule", "NoExecute"] {
+        publish(&mut world, 3, 1, &[tainted(effect), other.clone()]);
+        let words = world.refused(&joins, "n");
+        let tail = format!("holds gpu.example.com/n/gpu-0, which has taint lost:{effect}");
+        assert!(words.starts_with("tainted: ") && words.ends_with(&tail), "{words}");
+        assert_eq!(world.check(&has, "n"), Ok(()), "it has what it has");
+    }
+    publish(&mut world, 4, 1, &[tainted("None"), other.clone()]);
+    assert_eq!(world.check(&joins, "n"), Ok(()));
+
+    publish(&mut world, 5, 2, &[card.clone()]);
+    let words = world.refused(&joins, "n");
+    assert!(
+        words.starts_with("pool_incomplete: ") && words.contains("1 of 2 slices"),
+        "{words}"
+    );
+    assert_eq!(world.check(&has, "n"), Ok(()));
+    publish(&mut world, 5, 2, std::slice::from_ref(&other));
+    let words = world.refused(&has, "n");
+    assert!(words.starts_with("pool_incomplete: "), "{words}");
+
+    world.change(Change::Remove(Kind::Slice, NamespacedName::new("", "n")));
+    for pod in [&has, &joins] {
+        let words = world.refused(pod, "n");
+        assert!(words.starts_with(gone), "{words}");
+    }
+    publish(&mut world, 1, 1, &[card, other]);
+    assert_eq!(world.check(&joins, "n"), Ok(()), "it is back");
+}
+
+/// A claim that a person made, allocated beforehand; and what its request tolerates.
+#[test]
+fn an_allocation_is_no_way_around_a_taint() {
+    let mut world = World::new();
+    let lost = json!([{"key": "lost", "effect": "NoSchedule"}]);
+    world.node(
+        "n",
+        &[super::world::with(gpu("gpu-0", "big", 600), json!({"taints": lost}))],
+    );
+    let result = json!({"request": "r", "driver": DRIVER, "pool": "n", "device": "gpu-0"});
+    let status = json!({"allocation": {"devices": {"results": [result]}}});
+    let tolerating = json!({"tolerations": [{"key": "lost", "operator": "Exists"}]});
+    world.claim_with("no", ask(1), json!({}), status.clone());
+    world.claim_with("yes", super::world::asking(tolerating), json!({}), status);
+    let words = world.refused(&super::world::pod("p", &["no"]), "n");
+    assert!(words.starts_with("tainted: claim no holds"), "{words}");
+    assert_eq!(world.check(&super::world::pod("p", &["yes"]), "n"), Ok(()));
+
+    world.slice("n", json!({"nodeName": "n", "devices": []}));
+    let words = world.refused(&super::world::pod("p", &["yes"]), "n");
+    assert!(
+        words.ends_with("if it does not come back, make the claim anew"),
+        "{words}"
+    );
 }
 
 #[test]

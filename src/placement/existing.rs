@@ -1,0 +1,84 @@
+//! Allocations that are there already: whether a pod may go where their devices are. Stricter than in-tree, which never
+//! looks at them again: a device that is not there is of no use to a pod that can still go elsewhere, and one that is
+//! tainted is given to nobody anew.
+
+use super::Context;
+use super::offer::blocking_taint;
+use super::solve::found;
+use super::words::{taint_words, unhealthy};
+use crate::model::{Allocation, Claim, DeviceRequest, DeviceResult, Name, Reason, Refusal, RequestKind, Toleration};
+use crate::snapshot::{NodeEntry, PoolHealth};
+
+/// The claim is allocated, or about to be for another pod that shares it. A pod that it is reserved for has its devices,
+/// if they exist; any other joins, and to join is to be given them.
+pub(super) fn usable(
+    ctx: Context<'_>,
+    node: &NodeEntry,
+    claim: &Claim,
+    allocation: &Allocation,
+    pod: &Name,
+) -> Result<(), Refusal> {
+    let joins = !claim.reserved_for.iter().any(|c| c.uid == *pod);
+    for result in &allocation.results {
+        let id = &result.id;
+        let mut pools = ctx.snapshot.pools_of(node);
+        let pool = pools.find(|(state, _)| state.pool.driver == id.driver && state.pool.name == id.pool);
+        let health = pool.map(|(state, visible)| visible.health(&state.pool));
+        // Who it is that nobody can name makes no difference: these devices are the claim's.
+        let settled = matches!(health, None | Some(PoolHealth::Complete | PoolHealth::Held(_)));
+        let device = found(ctx, node, id).map(|(_, state, at)| &state.pool.devices[at].device);
+        match (device, health) {
+            (device, Some(health)) if !settled && (joins || device.is_none()) => {
+                let words = format!(
+                    "claim {} holds {id}, and {}",
+                    claim.key.name,
+                    unhealthy(&id.driver, health)
+                );
+                return Err(Refusal::new(Reason::PoolIncomplete, words));
+            }
+            (None, _) => {
+                let words = format!(
+                    "claim {} holds {id}, which is not published any more: {}",
+                    claim.key.name,
+                    remedy(claim, pod)
+                );
+                return Err(Refusal::new(Reason::ClaimUnusable, words));
+            }
+            (Some(device), _) => {
+                if joins && let Some(taint) = blocking_taint(device, tolerations(claim, result)) {
+                    let words = format!(
+                        "claim {} holds {id}, which has taint {}",
+                        claim.key.name,
+                        taint_words(taint)
+                    );
+                    return Err(Refusal::new(Reason::Tainted, words));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn remedy(claim: &Claim, pod: &Name) -> &'static str {
+    let others = claim.reserved_for.iter().any(|c| c.uid != *pod);
+    match (claim.owner_pod.as_ref() == Some(pod) || claim.share().is_some(), others) {
+        (_, true) => "if it does not come back, delete the pods that use the claim",
+        (true, false) => "it is given back",
+        (false, false) => "if it does not come back, make the claim anew",
+    }
+}
+
+/// What the request tolerates now; the record in the result where the request is not there.
+fn tolerations<'c>(claim: &'c Claim, result: &'c DeviceResult) -> &'c [Toleration] {
+    let (name, sub) = match result.request.split_once('/') {
+        Some((name, sub)) => (name, Some(sub)),
+        None => (&*result.request, None),
+    };
+    let request = claim.spec.requests.iter().find(|r| *r.name == *name);
+    let request: Option<&DeviceRequest> = request.and_then(|r| match (&r.kind, sub) {
+        (RequestKind::Exactly(exactly), _) => Some(exactly),
+        (RequestKind::FirstAvailable(list), Some(sub)) => list.iter().find(|s| *s.name == *sub).map(|s| &s.request),
+        (RequestKind::FirstAvailable(_), None) => None,
+    });
+    request.map_or(&result.tolerations, |r| &r.tolerations)
+}
