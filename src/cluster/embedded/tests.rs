@@ -279,6 +279,21 @@ async fn undoing_takes_back_only_what_is_there() {
 }
 
 #[tokio::test]
+async fn no_more_pods_than_there_are_slots() {
+    let cluster = small();
+    let start = claim(&cluster, "shared").await;
+    let [p, q, r] = ["p", "q", "r"].map(|name| numbered(name, name));
+    let first = cluster.allocate(&start, &device("gpu-0"), &p).await.unwrap();
+    conflict(cluster.reserve(&first, &q, Some(1)).await);
+    assert_eq!(cluster.reserve(&first, &p, Some(1)).await, Ok(first.clone()), "its own");
+    let both = cluster.reserve(&first, &q, Some(2)).await.unwrap();
+    assert_eq!(both.reserved_for, [p.clone(), q.clone()]);
+    // Though two were free when this was read.
+    conflict(cluster.reserve(&first, &r, Some(2)).await);
+    assert_eq!(claim(&cluster, "shared").await.reserved_for, [p, q]);
+}
+
+#[tokio::test]
 async fn no_more_than_256_pods_share_a_claim() {
     let cluster = small();
     let start = claim(&cluster, "shared").await;

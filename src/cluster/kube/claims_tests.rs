@@ -26,6 +26,8 @@ struct Store {
     calls: Vec<String>,
     /// Changes the claim behind the caller's back after this many more GETs.
     meddle: u32,
+    /// Who adds itself to the claim by that.
+    joins: Option<Value>,
 }
 
 impl Store {
@@ -37,6 +39,13 @@ impl Store {
                 let found = self.claim.clone();
                 if self.meddle > 0 {
                     self.meddle -= 1;
+                    let users = self
+                        .claim
+                        .as_mut()
+                        .and_then(|c| c["status"]["reservedFor"].as_array_mut());
+                    if let Some(users) = users {
+                        users.extend(self.joins.take());
+                    }
                     self.bump();
                 }
                 or_404(found)
@@ -304,6 +313,40 @@ async fn undo_and_reserve_look_again_after_a_conflict_but_not_for_ever() {
     store.lock().expect("not poisoned").meddle = u32::MAX;
     let result = claims::unreserve(&api, &key, "u", &consumer("q"), true).await;
     assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
+}
+
+/// The API has no rule for it: the claim as it is read, and its version, are all that keeps one pod too many out.
+#[tokio::test(start_paused = true)]
+async fn reserve_gives_no_slot_beyond_the_last() {
+    let (api, store) = serve(with_claim());
+    let written = claims::allocate(&api, &known(), &allocation(), &consumer("p"))
+        .await
+        .expect("written");
+    let no = |result: Result<Claim, WriteError>| {
+        let Err(WriteError::Conflict(why)) = result else {
+            panic!("{result:?}")
+        };
+        assert_eq!(why, "all slots of ResourceClaim ns/c are taken");
+    };
+    calls(&store);
+    no(claims::reserve(&api, &written, &consumer("q"), Some(1)).await);
+    assert_eq!(calls(&store), ["GET c"], "nothing is written");
+    // Who has one keeps it, however few there are.
+    let mine = claims::reserve(&api, &written, &consumer("p"), Some(1)).await;
+    assert!(mine.is_ok(), "{mine:?}");
+    let two = claims::reserve(&api, &written, &consumer("q"), Some(2)).await;
+    let two = two.expect("the second");
+    no(claims::reserve(&api, &two, &consumer("r"), Some(2)).await);
+    // One was free when it was read, and another pod had it before the write.
+    let rival = consumer("rival");
+    {
+        let mut store = store.lock().expect("not poisoned");
+        store.meddle = 1;
+        store.joins = Some(json!({"resource": "pods", "name": rival.name, "uid": rival.uid}));
+    }
+    no(claims::reserve(&api, &two, &consumer("r"), Some(3)).await);
+    let now = claims::claim(&api, &known().key).await.expect("there").expect("there");
+    assert_eq!(now.reserved_for, [consumer("p"), consumer("q"), rival]);
 }
 
 /// Between placement and this call the claim was freed, and perhaps given again.
