@@ -201,7 +201,11 @@ impl Index {
             let ix = self.pools.get(key)?.ix;
             self.snapshot.pool(ix).map(|_| ix)
         };
-        let pools: Vec<PoolIx> = keys.iter().filter_map(published).collect();
+        let touched: BTreeSet<&PoolKey> = keys
+            .iter()
+            .flat_map(|key| self.absent.seen_in(key).chain([key]))
+            .collect();
+        let pools: Vec<PoolIx> = touched.into_iter().filter_map(published).collect();
         let mut watts: BTreeMap<DomainIx, u64> = BTreeMap::new();
         for (domain, more) in keys.iter().flat_map(|key| self.drawn_by(key, id)) {
             *watts.entry(domain).or_default() += more;

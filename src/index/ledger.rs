@@ -31,6 +31,7 @@ impl Use {
             _ => name.clone(),
         };
         (!result.admin_access).then(|| Self {
+            pool: None,
             device: result.id.device.clone(),
             share: result.share_id.clone(),
             consumed: result.consumed_capacity.iter().map(|(n, q)| (full(n), *q)).collect(),

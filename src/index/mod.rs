@@ -13,6 +13,7 @@ mod pools;
 mod power;
 mod reserve;
 mod settle;
+mod shadows;
 mod shares;
 mod unread;
 mod usage;
@@ -72,6 +73,7 @@ pub struct Index {
     wide: BTreeSet<PoolKey>,
     ledger: ledger::Ledger,
     holders: holders::Holders,
+    absent: shadows::Absent,
     domains: power::Domains,
     reservations: reserve::Reservations,
     holds: hold::Holds,
@@ -111,6 +113,7 @@ impl Index {
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),
             holders: holders::Holders::default(),
+            absent: shadows::Absent::default(),
             domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
             holds: hold::Holds::default(),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::PoolKey;
 use crate::model::{Bits, Classified, CounterSet, Device, Name, Node, NodeScope, Slice, TaintRule};
-use crate::snapshot::{Cuts, MaskCache, Pool, PoolDevice, PoolHealth, PoolIx};
+use crate::snapshot::{Cuts, MaskCache, Pool, PoolDevice, PoolHealth, PoolIx, Shadows};
 
 /// A pool as the index keeps it.
 pub(super) struct Record {
@@ -149,6 +149,7 @@ pub(super) fn assemble(
         counter_sets,
         cuts: Cuts::default(),
         masks: MaskCache::default(),
+        shadows: Shadows::default(),
         summary: std::sync::OnceLock::new(),
         boards: std::sync::OnceLock::new(),
     };
@@ -212,7 +213,7 @@ fn counter_fault(pool: &Pool) -> Option<String> {
     None
 }
 
-/// Equal in everything a reader sees; the cache is not looked at.
+/// Equal in all that slices and rules say; what it has beside that is not looked at.
 pub(super) fn same(a: &Pool, b: &Pool) -> bool {
     a.generation == b.generation
         && a.health == b.health

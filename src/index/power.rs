@@ -323,7 +323,7 @@ impl Index {
         }
     }
 
-    fn pool(&self, key: &PoolKey) -> Option<&Pool> {
+    pub(super) fn pool(&self, key: &PoolKey) -> Option<&Pool> {
         let record = self.pools.get(key)?;
         self.snapshot.pool(record.ix).map(|state| &*state.pool)
     }

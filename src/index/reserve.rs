@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ledger::{Holder, Use};
+use super::shadows::beside;
 use super::shares::{SeatBy, WantedSlot};
 use super::{HoldEnd, HoldId, Index, Key, PoolKey, usage};
 use crate::model::{Claim, DeviceResult, Name, NamespacedName, not_older};
@@ -240,27 +241,34 @@ impl Index {
         let entry = self.snapshot.node_named(node);
         for result in results {
             let key = PoolKey::of(&result.id);
-            if !scratch.contains_key(&key) {
-                let found = self
-                    .pools
-                    .get(&key)
-                    .and_then(|r| Some((r.ix, self.snapshot.pool(r.ix)?)));
-                let Some((ix, state)) = found else {
-                    return Err(format!("device {}: its pool is gone", result.id));
-                };
-                let seen = entry.and_then(|e| e.pools.iter().find(|v| v.pool == ix));
-                match seen.map_or(&state.pool.health, |v| v.health(&state.pool)) {
-                    PoolHealth::Complete => {}
-                    PoolHealth::Held(who) => return Err(format!("device {} may be in use: {who}", result.id)),
-                    _ => return Err(format!("device {}: its pool is being updated", result.id)),
+            let found = self
+                .pools
+                .get(&key)
+                .and_then(|r| Some((r.ix, self.snapshot.pool(r.ix)?)));
+            let Some((ix, published)) = found else {
+                return Err(format!("device {}: its pool is gone", result.id));
+            };
+            let seen = entry.and_then(|e| e.pools.iter().find(|v| v.pool == ix));
+            match seen.map_or(&published.pool.health, |v| v.health(&published.pool)) {
+                PoolHealth::Complete => {}
+                PoolHealth::Held(who) | PoolHealth::Lost(who) => {
+                    return Err(format!("device {} may be in use: {who}", result.id));
                 }
-                scratch.insert(key.clone(), state.without_holds(lifted).into_owned());
+                _ => return Err(format!("device {}: its pool is being updated", result.id)),
             }
-            let Some(state) = scratch.get_mut(&key) else { continue };
+            let bare = |state: &PoolState| state.without_holds(lifted).into_owned();
+            let state = scratch.entry(key.clone()).or_insert_with(|| bare(published));
             match Use::of(result) {
                 Some(held) => {
                     usage::check(state, &held).map_err(|why| format!("device {} {why}", result.id))?;
                     state.add(&held);
+                    for other in self.absent.seen_in(&key) {
+                        let Some(published) = self.pools.get(other).and_then(|r| self.snapshot.pool(r.ix)) else {
+                            continue;
+                        };
+                        let state = scratch.entry(other.clone()).or_insert_with(|| bare(published));
+                        state.add(&beside(&held, &key.name));
+                    }
                 }
                 None if !state.pool.by_name.contains_key(&result.id.device) => {
                     return Err(format!("device {} does not exist any more", result.id));

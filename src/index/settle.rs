@@ -12,6 +12,9 @@ impl Index {
         while let Some(key) = self.stale_pools.pop_first() {
             self.settle_pool(&key);
         }
+        let beside = self.stale_states.iter().flat_map(|key| self.absent.seen_in(key));
+        let beside: Vec<PoolKey> = beside.cloned().collect();
+        self.stale_states.extend(beside);
         while let Some(key) = self.stale_states.pop_first() {
             self.settle_state(&key);
         }
@@ -35,6 +38,8 @@ impl Index {
         let Some(record) = self.pools.get(key) else { return };
         if record.slices.is_empty() {
             let ix = record.ix;
+            let old = self.snapshot.pool(ix).map(|state| state.pool.clone());
+            self.note_vanished(key, old.as_deref(), None);
             self.link(key, pools::Scopes::default());
             self.pools.remove(key);
             self.set_pool(ix, None);
@@ -42,6 +47,8 @@ impl Index {
                 Arc::make_mut(&mut self.snapshot.power.wide).remove(&ix);
             }
             self.free_pools.push(ix);
+            self.pool_gone(key);
+            self.cast_shadows(key, old.as_deref());
             return;
         }
         let (ix, snapshot) = (record.ix, &self.snapshot);
@@ -58,15 +65,18 @@ impl Index {
         if scopes != record.scopes {
             self.link(key, scopes);
         }
-        let old = self.snapshot.pool(ix);
-        if old.is_none_or(|old| !pools::same(&old.pool, &fresh)) {
+        let old = self.snapshot.pool(ix).map(|state| state.pool.clone());
+        if old.as_ref().is_none_or(|old| !pools::same(old, &fresh)) {
             fresh.cuts = self.cut_shapes.cuts(&fresh);
+            self.note_vanished(key, old.as_deref(), Some(&fresh));
+            fresh.shadows = self.shadows_in(key, &fresh);
             self.set_pool(ix, Some(PoolState::untouched(Arc::new(fresh))));
             self.stale_states.insert(key.clone());
             // What its cards are joined by may be another matter now.
             self.stale_nodes
                 .extend(self.pools.get(key).into_iter().flat_map(|r| r.scopes.local()).cloned());
             self.loosened = true;
+            self.cast_shadows(key, old.as_deref());
         }
     }
 
@@ -78,13 +88,17 @@ impl Index {
             .get(key)
             .and_then(|r| Some((r.ix, self.snapshot.pool(r.ix)?)))
         else {
-            return;
+            return self.forget_vanished(key);
         };
-        let new = usage::counted(old.pool.clone(), self.ledger.uses(key));
+        let pool = old.pool.clone();
+        let beside = self.uses_beside(key, &pool);
+        let beside = beside.iter().map(|(holder, uses)| (holder, uses));
+        let new = usage::counted(pool.clone(), self.ledger.uses(key).chain(beside));
         if **old != new {
             self.loosened |= usage::freed(old, &new);
             self.set_pool(ix, Some(new));
         }
+        self.settle_lost(key, &pool);
     }
 
     fn settle_node(&mut self, name: &Name) {
@@ -105,7 +119,9 @@ impl Index {
             if let Some((devices, health)) = record.scopes.visible(&entry.node) {
                 // Whatever the pool's own health is, or becomes: both are in the way.
                 let health = match health {
-                    None | Some(PoolHealth::Complete) => self.closed(key, &entry.node).or(health),
+                    None | Some(PoolHealth::Complete) => {
+                        self.closed(key, &entry.node).or_else(|| self.lost(key)).or(health)
+                    }
                     own => own,
                 };
                 visible.push(Visible {

@@ -1,6 +1,7 @@
 //! From who holds what of a pool to what is left of it, whether something more goes in, and what a step freed. The
 //! arithmetic itself is the snapshot's, which has to undo holds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ledger::{Holder, Use};
@@ -10,15 +11,14 @@ use crate::snapshot::{HoldId, Pool, PoolState};
 /// The pool with everything that is held of it, holds last.
 pub(super) fn counted<'a>(pool: Arc<Pool>, uses: impl Iterator<Item = (&'a Holder, &'a Vec<Use>)>) -> PoolState {
     let mut state = PoolState::untouched(pool);
-    let mut holds: Vec<(HoldId, Vec<Use>)> = vec![];
+    let mut holds: BTreeMap<HoldId, Vec<Use>> = BTreeMap::new();
     for (holder, held) in uses {
-        match (holder, holds.last_mut()) {
-            (Holder::Hold(id, _), Some((last, of))) if last == id => of.extend(held.iter().cloned()),
-            (Holder::Hold(id, _), _) => holds.push((*id, held.clone())),
+        match holder {
+            Holder::Hold(id, _) => holds.entry(*id).or_default().extend(held.iter().cloned()),
             _ => held.iter().for_each(|used| state.add(used)),
         }
     }
-    state.with_holds(holds)
+    state.with_holds(holds.into_iter().collect())
 }
 
 /// Why the use cannot be added; in words for a log and a bind's error.
@@ -69,6 +69,11 @@ fn sum(sums: &[(QualifiedName, Quantity)], name: &QualifiedName) -> Quantity {
 pub(super) fn freed(old: &PoolState, new: &PoolState) -> bool {
     !Arc::ptr_eq(&old.pool, &new.pool)
         || old.taken.iter().any(|i| !new.taken.contains(i))
+        || old
+            .counters_left
+            .iter()
+            .zip(&new.counters_left)
+            .any(|(old, new)| old.iter().zip(new).any(|(o, n)| n > o))
         || old.shared.iter().any(|(ix, sums)| {
             let now = new.shared.get(ix);
             now.is_none_or(|now| sums.iter().any(|(name, was)| sum(now, name) < *was))

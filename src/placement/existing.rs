@@ -25,7 +25,10 @@ pub(super) fn usable(
         let pool = pools.find(|(state, _)| state.pool.driver == id.driver && state.pool.name == id.pool);
         let health = pool.map(|(state, visible)| visible.health(&state.pool));
         // Who it is that nobody can name makes no difference: these devices are the claim's.
-        let settled = matches!(health, None | Some(PoolHealth::Complete | PoolHealth::Held(_)));
+        let settled = matches!(
+            health,
+            None | Some(PoolHealth::Complete | PoolHealth::Held(_) | PoolHealth::Lost(_))
+        );
         let device = found(ctx, node, id).map(|(_, state, at)| &state.pool.devices[at].device);
         match (device, health) {
             (device, Some(health)) if !settled && (joins || device.is_none()) => {

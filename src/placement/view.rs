@@ -126,6 +126,7 @@ impl<'a> View<'a> {
                 view.unhealthy = Some((&state.pool.driver, health));
             }
         }
+        view.join_pools();
         let mut offers = view.requests.iter_mut().flat_map(|r| r.offers.iter_mut());
         let all = offers.any(|o| o.alternative.request.count == Count::All);
         if let (true, Some((driver, health))) = (all, view.unhealthy) {
@@ -251,6 +252,26 @@ impl<'a> View<'a> {
             }
         }
         Ok(any_failed)
+    }
+
+    /// Twins that other pools of their driver list.
+    fn join_pools(&mut self) {
+        for (here, state) in self.pools.iter().enumerate() {
+            for ((of, name), shadow) in state.pool.shadows.iter().filter(|(_, shadow)| shadow.published) {
+                let same = |s: &&PoolState| s.pool.driver == state.pool.driver && s.pool.name == *of;
+                let there = self.pools.iter().position(|s| same(&s));
+                let at = |pool: usize, at: u32| {
+                    let is = |d: &Dev<'_>| d.pool == pool && d.at == at as usize;
+                    self.devices.iter().position(is)
+                };
+                let other = there.and_then(|pool| at(pool, *self.pools[pool].pool.by_name.get(name)?));
+                let Some(other) = other else { continue };
+                let over: Vec<usize> = shadow.over.iter().filter_map(|over| at(here, *over)).collect();
+                for dev in over {
+                    self.devices[dev].twins.push(other);
+                }
+            }
+        }
     }
 
     fn device(&mut self, state: &'a PoolState, pool: usize, at: usize) -> Dev<'a> {

@@ -168,7 +168,7 @@ pub(super) fn unlinked(asked: u32, class: &str, wiring: Option<&Wiring>) -> Refu
 
 pub(super) fn unhealthy_reason(health: &PoolHealth) -> Reason {
     match health {
-        PoolHealth::Held(_) => Reason::UnknownHolder,
+        PoolHealth::Held(_) | PoolHealth::Lost(_) => Reason::UnknownHolder,
         _ => Reason::PoolIncomplete,
     }
 }
@@ -182,6 +182,10 @@ pub(super) fn unhealthy(driver: &Name, health: &PoolHealth) -> String {
         PoolHealth::Held(who) => format!(
             "{who}, and may hold any device of {driver} here: make it anew with a claim (label its namespace \
              wattlane.dev/enabled=true), or delete it"
+        ),
+        PoolHealth::Lost(what) => format!(
+            "{what}, which {driver} does not publish any more: it may be a part of any card here, and nothing is given until \
+             the claim is gone or the device is back"
         ),
         PoolHealth::Complete => format!("{driver} is complete"),
     }

@@ -1,13 +1,13 @@
 //! Which devices of a pool are one card: a card and its partitions, one GPU listed twice. Power is the card's, however
 //! it is cut, so whoever holds any part of a card is counted for all of it, and several on one card are counted once.
 //!
-//! What joins devices, in the words of the NVIDIA and AMD drivers (facts/devices.md): one `uuid`; a partition's
-//! `parentUUID`, `parentPciAddr` or `pciBusID`; a counter set of which exactly one whole card draws. Nothing that says
-//! so: each its own card, which counts too much rather than too little.
+//! What joins devices: what tells their card (`same`), or a counter set of which exactly one whole card draws. Nothing
+//! that says so: each its own card, which counts too much rather than too little.
 
 use std::collections::HashMap;
 
 use super::pool::PoolDevice;
+use super::same::{Id, ids};
 use crate::model::{Bits, Device, Name};
 
 /// Drivers of cards are called `gpu.nvidia.com`, `gpu.amd.com` and the like; those of channels and NICs are not.
@@ -43,7 +43,7 @@ impl Boards {
                 if d.device.is_partition() == whole {
                     continue;
                 }
-                let ids = ids(&d.device, whole);
+                let ids: Vec<Id<'_>> = ids(d).collect();
                 let set = || if whole { None } else { known.by_counters(&d.device) };
                 // Two whole cards of one PCI address are somebody's mistake, and are counted apart.
                 let tells = |id: &&Id<'_>| !whole || id.0 == "uuid";
@@ -98,9 +98,6 @@ impl Boards {
     }
 }
 
-/// What tells a card, with the kind of thing it is.
-type Id<'a> = (&'static str, &'a Name);
-
 #[derive(Default)]
 struct Known<'a> {
     ids: HashMap<Id<'a>, u32>,
@@ -125,19 +122,6 @@ impl<'a> Known<'a> {
         let mut sets = device.consumes.iter();
         sets.find_map(|c| *self.sets.get(&c.counter_set)?)
     }
-}
-
-fn ids(device: &Device, whole: bool) -> Vec<Id<'_>> {
-    let names: &[(&str, &str)] = if whole {
-        &[("uuid", "uuid"), ("pci", "pciAddr"), ("pci", "pciBusID")]
-    } else {
-        &[("uuid", "parentUUID"), ("pci", "parentPciAddr"), ("pci", "pciBusID")]
-    };
-    let text = |name: &str| device.text(name).filter(|t| !t.is_empty());
-    names
-        .iter()
-        .filter_map(|(kind, name)| Some((*kind, text(name)?)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A pool of devices: what its driver publishes (`Pool`, immutable and shared between snapshots)
 //! and what of it is taken (`PoolState`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use super::{Boards, Cuts, MaskCache, PoolHolds};
+use super::same::twins;
+use super::{Boards, Cuts, MaskCache, PoolHolds, Shadows};
 use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity};
 
 /// Position of a pool in `Snapshot::pools`. Stable while the pool exists; reused after it is gone.
@@ -24,6 +25,9 @@ pub enum PoolHealth {
     Invalid(Name),
     /// Some pod holds devices of it, and nobody knows which: who. Only ever the health of one node's part.
     Held(Name),
+    /// A device of it is held that is not published, and nobody knows which of its cards it was cut from: who, and which.
+    /// Only ever the health of one node's part.
+    Lost(Name),
 }
 
 /// A device with what the index knows about it beyond the slice.
@@ -53,7 +57,9 @@ pub struct Pool {
     /// What single selectors say about `devices`, by the id of the selector. Sets of selectors are combined by
     /// whoever asks: the selectors of a class are shared by all requests of the class.
     pub masks: MaskCache<Arc<Verdicts>>,
-    /// Computed from `devices` when first asked for.
+    /// Devices that are not in it and overlap with some of it: those that vanished, and those of other pools of its driver.
+    pub shadows: Shadows,
+    /// Computed from `devices` and `shadows` when first asked for.
     pub summary: OnceLock<Summary>,
     /// Computed from `devices` when first asked for, which is where there are power budgets.
     pub boards: OnceLock<Boards>,
@@ -73,8 +79,27 @@ impl Pool {
         })
     }
 
+    /// The same devices, with nothing remembered of them.
+    #[must_use]
+    pub fn with_shadows(&self, shadows: Shadows) -> Self {
+        Self {
+            driver: self.driver.clone(),
+            name: self.name.clone(),
+            generation: self.generation,
+            health: self.health.clone(),
+            devices: self.devices.clone(),
+            by_name: self.by_name.clone(),
+            counter_sets: self.counter_sets.clone(),
+            cuts: self.cuts.clone(),
+            masks: MaskCache::default(),
+            shadows,
+            summary: OnceLock::new(),
+            boards: OnceLock::new(),
+        }
+    }
+
     pub fn summary(&self) -> &Summary {
-        self.summary.get_or_init(|| Summary::of(&self.devices))
+        self.summary.get_or_init(|| Summary::of(&self.devices, &self.shadows))
     }
 
     pub fn boards(&self) -> &Boards {
@@ -106,16 +131,15 @@ pub struct Summary {
     pub groups: Vec<Group>,
     /// Devices with a taint that keeps pods away unless tolerated.
     pub tainted: Bits,
-    /// Devices that are more than present or absent: shares, counters, binding conditions, twins.
+    /// Devices that are more than present or absent: shares, counters, binding conditions, twins, be they in another pool.
     pub special: Bits,
     /// Devices with binding conditions: whoever gets one waits for its driver.
     pub waiting: Bits,
     /// Devices that are not a whole card: partitions, and cards that are given in shares.
     pub parts: Bits,
-    /// One card listed several times (as a GPU and for passthrough, say), told by its `uuid`, and devices of one name,
-    /// which are one device to whoever holds it: the other positions of each. Whoever holds one holds all. And a card
-    /// listed whole beside its partitions without counters that would say so: whoever holds a part holds the whole, and
-    /// the reverse, but no part holds another.
+    /// What each device overlaps beside what counters say: one card listed several times (as a GPU and for passthrough,
+    /// say), a card listed whole beside its partitions, and devices of one name, which are one device to whoever holds it.
+    /// Pairs, and no equivalence: whoever holds a part holds the whole, but no part holds another.
     pub twins: BTreeMap<u32, Vec<u32>>,
     /// What can be asked for by its kind: partitions and whole cards, without what is given in shares.
     pub kinds: Vec<CardKind>,
@@ -132,7 +156,7 @@ pub struct CardKind {
 }
 
 impl Summary {
-    fn of(devices: &[PoolDevice]) -> Self {
+    fn of(devices: &[PoolDevice], shadows: &Shadows) -> Self {
         let empty = Bits::new(devices.len());
         let mut summary = Self {
             groups: vec![],
@@ -143,6 +167,10 @@ impl Summary {
             twins: twins(devices),
             kinds: vec![],
         };
+        let elsewhere = shadows.values().filter(|shadow| shadow.published);
+        for at in elsewhere.flat_map(|shadow| &shadow.over) {
+            summary.special.insert(*at as usize);
+        }
         for (i, PoolDevice { device, classified, .. }) in devices.iter().enumerate() {
             let blocks = |e| matches!(e, Effect::NoSchedule | Effect::NoExecute);
             if device.taints.iter().any(|t| blocks(t.effect)) {
@@ -187,48 +215,6 @@ impl Summary {
     }
 }
 
-fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
-    let mut by_uuid: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
-    let mut parts: Vec<(u32, &Name)> = vec![];
-    let mut by_name: BTreeMap<&Name, Vec<u32>> = BTreeMap::new();
-    for (i, d) in (0u32..).zip(devices) {
-        by_name.entry(&d.device.name).or_default().push(i);
-        if let Some(uuid) = d.device.text("uuid") {
-            by_uuid.entry(uuid).or_default().push(i);
-        }
-        parts.extend(d.device.text("parentUUID").map(|card| (i, card)));
-    }
-    let mut twins: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (part, card) in parts {
-        let counted = |i: u32| !devices[i as usize].device.consumes.is_empty();
-        let wholes = by_uuid.get(card).into_iter().flatten().copied();
-        for whole in wholes.filter(|whole| *whole != part && !(counted(*whole) && counted(part))) {
-            twins.entry(part).or_default().push(whole);
-            twins.entry(whole).or_default().push(part);
-        }
-    }
-    let groups = by_uuid.into_values().chain(by_name.into_values());
-    for all in groups.filter(|all| all.len() > 1) {
-        for i in &all {
-            let known = twins.entry(*i).or_default();
-            let apart = |other: u32| counted_together(&devices[*i as usize].device, &devices[other as usize].device);
-            let new = all
-                .iter()
-                .filter(|other| *other != i && !known.contains(other) && !apart(**other));
-            let new: Vec<u32> = new.copied().collect();
-            known.extend(new);
-        }
-    }
-    twins.retain(|_, others| !others.is_empty());
-    twins
-}
-
-/// Partitions of one card under its `uuid`, as the example driver lists them, whose counters say what excludes what.
-fn counted_together(a: &Device, b: &Device) -> bool {
-    let of = |d: &Device, set: &Name| d.consumes.iter().any(|c| c.counter_set == *set);
-    a.name != b.name && (a.is_partition() || b.is_partition()) && a.consumes.iter().any(|c| of(b, &c.counter_set))
-}
-
 /// A pool and what allocations, reservations and holds took of it.
 #[derive(Clone, Debug)]
 pub struct PoolState {
@@ -240,6 +226,8 @@ pub struct PoolState {
     /// What is left of each counter: same order as `pool.counter_sets` and their counters.
     /// May be negative where a driver shrank a set below what is in use.
     pub counters_left: Vec<Vec<Quantity>>,
+    /// Held devices that are not in the pool and draw of its counters: each draws once.
+    pub absent: BTreeSet<Name>,
     /// What of all this is held for pods that are being placed; None: nothing.
     pub holds: Option<Arc<PoolHolds>>,
 }

@@ -11,6 +11,8 @@ use crate::model::{Bits, Name, QualifiedName, Quantity};
 /// What is held of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceUse {
+    /// Another pool of the driver that has the device; None: the one that is counted.
+    pub pool: Option<Name>,
     pub device: Name,
     /// A share of a device that allows several; None: the whole device.
     pub share: Option<Name>,
@@ -36,15 +38,22 @@ impl PoolState {
             taken: Bits::new(pool.devices.len()),
             shared: Default::default(),
             counters_left: pool.counter_sets.iter().map(full).collect(),
+            absent: Default::default(),
             holds: None,
             pool,
         }
     }
 
-    /// Counts a use, whether or not it fits: the API says it is so. Devices that are not there count nothing.
+    /// Counts a use, whether or not it fits: the API says it is so. A device that is not there takes what it overlaps, as
+    /// far as that is known.
     pub fn add(&mut self, held: &DeviceUse) {
-        let Some(&ix) = self.pool.by_name.get(&held.device) else {
-            return;
+        let own = held
+            .pool
+            .is_none()
+            .then(|| self.pool.by_name.get(&held.device))
+            .flatten();
+        let Some(&ix) = own else {
+            return self.add_absent(held);
         };
         let first = !(self.taken.contains(ix as usize) || self.shared.contains_key(&ix));
         // The same card under another name goes with it.
@@ -74,6 +83,24 @@ impl PoolState {
             for (set, counter, amount) in pool.drawn(ix) {
                 let left = &mut self.counters_left[set][counter];
                 *left = left.minus(amount);
+            }
+        }
+    }
+
+    fn add_absent(&mut self, held: &DeviceUse) {
+        let pool = self.pool.clone();
+        if pool.shadows.is_empty() {
+            return;
+        }
+        let of = held.pool.as_ref().unwrap_or(&pool.name);
+        let Some(shadow) = pool.shadows.get(&(of.clone(), held.device.clone())) else {
+            return;
+        };
+        shadow.over.iter().for_each(|at| self.taken.insert(*at as usize));
+        if !shadow.drawn.is_empty() && self.absent.insert(held.device.clone()) {
+            for (set, counter, amount) in &shadow.drawn {
+                let left = &mut self.counters_left[*set][*counter];
+                *left = left.minus(*amount);
             }
         }
     }

@@ -164,8 +164,13 @@ async fn what_a_driver_publishes_anew_decides_the_next_pod_and_a_device_that_van
             .iter()
             .any(|f| f.starts_with("device-vanished ResourceClaim") && f.contains("small"));
         ensure!(found.0 == Some(1) && vanished, "{found:?}");
+        // What overlaps it is given to nobody meanwhile.
+        publish(cluster, 4, &[HALVES[1], HALVES[0]]).await?;
+        create(cluster, "over", "3g.40gb").await?;
+        let why = refused(cluster, "over").await?;
+        ensure!(why.contains("counters or capacity are left for 0 of"), "{why}");
         // It comes back, and is the first pod's as long as that is there.
-        publish(cluster, 4, &[HALVES[1], ("2g.20gb", 0, 2)]).await?;
+        publish(cluster, 5, &[HALVES[1], ("2g.20gb", 0, 2)]).await?;
         create(cluster, "waits", "2g.20gb").await?;
         let why = refused(cluster, "waits").await?;
         ensure!(why.contains("0 of 1 mig.nvidia.com device"), "{why}");

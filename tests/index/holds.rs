@@ -198,6 +198,19 @@ impl Model {
         used.all(|r| pool(snapshot, &r.id.pool).is_some_and(|p| p.pool.by_name.contains_key(&r.id.device)))
     }
 
+    /// Nothing is held that is remembered as it was, which no index made anew can know.
+    fn is_placed(&self, snapshot: &Snapshot) -> bool {
+        let allocated = self.objects.values().filter_map(|o| match o {
+            Object::Claim(c) => c.allocation.as_ref(),
+            _ => None,
+        });
+        let mut used = allocated.flat_map(|a| &a.results).chain(self.taken(&BTreeSet::new()));
+        used.all(|r| {
+            let pool = pool(snapshot, &r.id.pool).map(|p| &p.pool);
+            pool.is_none_or(|p| p.counter_sets.is_empty() || p.by_name.contains_key(&r.id.device))
+        })
+    }
+
     /// Nobody else has any whole part of what was given just now.
     fn given_once(&self, given: &[ReservedClaim]) -> Result<(), TestCaseError> {
         let mut holders = self.taken(&BTreeSet::new());
@@ -331,7 +344,7 @@ proptest! {
         }
         let none = BTreeSet::new();
         let seen = current(&mut index);
-        let exact = model.is_exact(&seen);
+        let (exact, placed) = (model.is_exact(&seen), model.is_placed(&seen));
         let mut views = vec![(seen.clone(), none.clone())];
         for i in 0..PODS.len() {
             let pod = pod(i);
@@ -344,7 +357,9 @@ proptest! {
         for (view, lifted) in views {
             let mut fresh = model.fresh(&lifted);
             let fresh = current(&mut fresh);
-            prop_assert_eq!(dump(&view), dump(&fresh));
+            if placed {
+                prop_assert_eq!(dump(&view), dump(&fresh));
+            }
             if exact {
                 prop_assert_eq!(watts(&view), watts(&fresh));
             }
@@ -353,7 +368,9 @@ proptest! {
         index.expire_holds(HoldId(u64::MAX));
         model.holds.clear();
         prop_assert_eq!(index.holds(), 0);
-        prop_assert_eq!(content(&mut index), content(&mut model.fresh(&none)));
+        if placed {
+            prop_assert_eq!(content(&mut index), content(&mut model.fresh(&none)));
+        }
         prop_assert!(current(&mut index).holds.is_empty());
         prop_assert!(current(&mut index).pools.iter().flatten().all(|p| p.holds.is_none()));
     }

@@ -1,5 +1,6 @@
 //! The index, fed with objects: what a snapshot says afterwards.
 
+mod absent;
 mod holders;
 mod holds;
 mod memo;

@@ -92,13 +92,6 @@ fn what_the_pod_holds_already_counts() {
         world.refused(&pod("p", &["held-n-g1-g2-g3"]), "n"),
         "namespace_limit: the pod's claims hold 3 GPUs; the policy of namespace default allows 2 a pod"
     );
-    // Of what is gone nobody can say that it was no card.
-    world.take("n", &["x", "y", "z"]);
-    assert!(
-        world
-            .refused(&pod("p", &["held-n-x-y-z"]), "n")
-            .starts_with("namespace_limit")
-    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Placement from outside: clusters through `convert` and `index`, questions through the public functions.
 
 mod allowed;
+mod beside;
 mod bounds;
 mod brute;
 mod features;

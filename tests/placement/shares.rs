@@ -192,7 +192,7 @@ fn a_device_that_is_gone_or_tainted_takes_no_more_pods() {
     let (has, joins) = (pod("b", 2), pod("c", 3));
 
     publish(&mut world, 2, 1, std::slice::from_ref(&other));
-    let gone = "claim_unusable: claim wl-share-chat-x3-0123456789 holds gpu.example.com/n/gpu-0, which is not published any more: ";
+    let gone = "claim_unusable: claim wl-share-chat-x3-0123456789 holds gpu.nvidia.com/n/gpu-0, which is not published any more: ";
     for pod in [&has, &joins] {
         let words = world.refused(pod, "n");
         assert_eq!(
@@ -207,7 +207,7 @@ fn a_device_that_is_gone_or_tainted_takes_no_more_pods() {
     for effect in ["NoSchedule", "NoExecute"] {
         publish(&mut world, 3, 1, &[tainted(effect), other.clone()]);
         let words = world.refused(&joins, "n");
-        let tail = format!("holds gpu.example.com/n/gpu-0, which has taint lost:{effect}");
+        let tail = format!("holds gpu.nvidia.com/n/gpu-0, which has taint lost:{effect}");
         assert!(words.starts_with("tainted: ") && words.ends_with(&tail), "{words}");
         assert_eq!(world.check(&has, "n"), Ok(()), "it has what it has");
     }

@@ -32,6 +32,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         by_name: BTreeMap::new(),
         counter_sets: vec![],
         masks: MaskCache::default(),
+        shadows: Default::default(),
         summary: Default::default(),
         boards: Default::default(),
         cuts: Default::default(),
@@ -41,6 +42,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         pool: Arc::new(pool),
         shared: BTreeMap::new(),
         counters_left: vec![],
+        absent: Default::default(),
         holds: None,
     };
     Snapshot {
