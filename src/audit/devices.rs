@@ -1,11 +1,12 @@
 //! Findings about devices: given twice, overdrawn, vanished. Read from the allocations, not from what the index made of
 //! them, except for the sums it keeps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::{Finding, Kind, Subject, listed};
 use crate::model::{Claim, DeviceId, DeviceResult, Name, Quantity};
-use crate::snapshot::{PoolHealth, PoolState, Snapshot};
+use crate::snapshot::{Pool, PoolHealth, PoolState, Snapshot};
 
 pub(super) type Pools<'a> = HashMap<(&'a Name, &'a Name), &'a PoolState>;
 
@@ -27,7 +28,7 @@ pub(super) fn look(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     let mut claims: Vec<&Claim> = snapshot.claims.iter().map(|(_, claim)| &**claim).collect();
     claims.sort_by_key(|claim| &claim.key);
     given_twice(&claims, &pools, findings);
-    findings.extend(claims.iter().filter_map(|claim| vanished(claim, &pools)));
+    findings.extend(claims.iter().filter_map(|claim| vanished(snapshot, claim, &pools)));
     pools.values().for_each(|state| overdrawn(state, findings));
 }
 
@@ -43,36 +44,94 @@ fn given_twice(claims: &[&Claim], pools: &Pools<'_>, findings: &mut Vec<Finding>
         for result in results(claim) {
             let state = pools.get(&(&result.id.driver, &result.id.pool)).copied();
             let whole = result.share_id.is_none() || state.is_some_and(|s| !shared(s, &result.id.device));
-            let card = state.map_or_else(|| result.id.clone(), |s| card(s, &result.id));
-            uses.entry(card).or_default().push(Use { claim, result, whole });
+            uses.entry(result.id.clone())
+                .or_default()
+                .push(Use { claim, result, whole });
         }
     }
-    for (card, uses) in uses {
-        let twice = uses.iter().enumerate().any(|(i, one)| {
-            let others = &uses[i + 1..];
+    let beside = beside(pools);
+    let mut told: BTreeSet<(&DeviceId, &DeviceId)> = BTreeSet::new();
+    let whole_first = |part: bool| uses.iter().filter(move |(id, _)| is_partition(pools, id) == part);
+    for (id, own) in whole_first(false).chain(whole_first(true)) {
+        let twice = own.iter().enumerate().any(|(i, one)| {
             let same_share = |o: &Use<'_>| o.result.share_id.is_some() && o.result.share_id == one.result.share_id;
-            others.iter().any(|o| o.whole || one.whole || same_share(o))
+            own[i + 1..].iter().any(|o| o.whole || one.whole || same_share(o))
         });
-        let (true, Some(last)) = (twice, uses.last()) else {
+        // Who holds one of two that overlap holds something of the other.
+        let others = overlapping(id, pools, &beside);
+        let others = others.iter().filter_map(|other| uses.get_key_value(other));
+        let others: Vec<_> = others.filter(|(other, _)| !told.contains(&(*other, id))).collect();
+        told.extend(others.iter().map(|(other, _)| (id, *other)));
+        let all = || own.iter().chain(others.iter().flat_map(|(_, uses)| *uses));
+        let last = all().max_by_key(|u| &u.claim.key);
+        let (true, Some(last)) = (twice || !others.is_empty(), last) else {
             continue;
         };
-        let by = uses.iter().map(|u| match u.result.id == card {
+        let by = all().map(|u| match u.result.id == *id {
             true => u.claim.key.to_string(),
-            // Another name of the same card.
+            // Another name of the same card, or a part of it.
             false => format!("{} (as {})", u.claim.key, u.result.id.device),
         });
         findings.push(Finding {
             kind: Kind::DeviceGivenTwice,
-            object: format!("Device {card}"),
+            object: format!("Device {id}"),
             message: format!(
                 "is in several allocations: {}. Delete all pods but one that use these claims, and find out who else than \
                  wattlane allocates devices of {}",
                 listed(by),
-                card.driver
+                id.driver
             ),
             subject: Some(Subject::claim(last.claim)),
         });
     }
+}
+
+/// By device that is not of the pool, or not any more: what it overlaps there.
+type Beside = BTreeMap<DeviceId, BTreeSet<DeviceId>>;
+
+fn beside(pools: &Pools<'_>) -> Beside {
+    let mut beside = Beside::new();
+    for state in pools.values() {
+        let id = |pool: &Name, device: &Name| DeviceId {
+            driver: state.pool.driver.clone(),
+            pool: pool.clone(),
+            device: device.clone(),
+        };
+        for ((of, device), shadow) in &state.pool.shadows {
+            let over = shadow.over.iter().filter_map(|at| state.pool.devices.get(*at as usize));
+            let over: Vec<DeviceId> = over.map(|d| id(&state.pool.name, &d.device.name)).collect();
+            for here in over {
+                let there = id(of, device);
+                beside.entry(here.clone()).or_default().insert(there.clone());
+                beside.entry(there).or_default().insert(here);
+            }
+        }
+    }
+    beside
+}
+
+/// The devices that nobody may have beside this one, but for what counters say.
+fn overlapping(id: &DeviceId, pools: &Pools<'_>, beside: &Beside) -> BTreeSet<DeviceId> {
+    let mut all: BTreeSet<DeviceId> = beside.get(id).into_iter().flatten().cloned().collect();
+    if let Some((state, at)) = published(pools, id) {
+        let twins = state.pool.summary().twins.get(&at).into_iter().flatten();
+        let twins = twins.filter_map(|at| state.pool.devices.get(*at as usize));
+        all.extend(twins.map(|d| DeviceId {
+            device: d.device.name.clone(),
+            ..id.clone()
+        }));
+    }
+    all.remove(id);
+    all
+}
+
+fn published<'a>(pools: &Pools<'a>, id: &DeviceId) -> Option<(&'a PoolState, u32)> {
+    let state = *pools.get(&(&id.driver, &id.pool))?;
+    Some((state, *state.pool.by_name.get(&id.device)?))
+}
+
+fn is_partition(pools: &Pools<'_>, id: &DeviceId) -> bool {
+    published(pools, id).is_some_and(|(state, at)| state.pool.devices[at as usize].device.is_partition())
 }
 
 fn shared(state: &PoolState, device: &Name) -> bool {
@@ -80,23 +139,7 @@ fn shared(state: &PoolState, device: &Name) -> bool {
     at.is_none_or(|at| state.pool.devices[*at as usize].device.allow_multiple)
 }
 
-/// One name for all the names under which a card is listed.
-fn card(state: &PoolState, id: &DeviceId) -> DeviceId {
-    let pool = &state.pool;
-    let first = pool.by_name.get(&id.device).map(|at| {
-        let twins = pool.summary().twins.get(at);
-        twins.into_iter().flatten().chain([at]).min().copied().unwrap_or(*at)
-    });
-    match first.and_then(|at| pool.devices.get(at as usize)) {
-        Some(first) => DeviceId {
-            device: first.device.name.clone(),
-            ..id.clone()
-        },
-        None => id.clone(),
-    }
-}
-
-fn vanished(claim: &Claim, pools: &Pools<'_>) -> Option<Finding> {
+fn vanished(snapshot: &Snapshot, claim: &Claim, pools: &Pools<'_>) -> Option<Finding> {
     let gone = |result: &&DeviceResult| match pools.get(&(&result.id.driver, &result.id.pool)) {
         None => true,
         // In the middle of an update nobody can say.
@@ -104,13 +147,31 @@ fn vanished(claim: &Claim, pools: &Pools<'_>) -> Option<Finding> {
         Some(state) => !state.pool.by_name.contains_key(&result.id.device),
     };
     let gone: Vec<&DeviceId> = results(claim).filter(gone).map(|r| &r.id).collect();
-    let driver = &gone.first()?.driver;
+    let first = gone.first()?;
+    let driver = &first.driver;
+    let pool = pools.get(&(driver, &first.pool)).map(|state| &state.pool);
+    let known = |pool: &Pool| pool.shadows.contains_key(&(pool.name.clone(), first.device.clone()));
+    let meanwhile = match pool {
+        Some(pool) if closed(snapshot, pool) => {
+            "It may be a part of any card of its pool, and nothing of that is given until the claim is gone"
+        }
+        Some(pool) if known(pool) => "Neither it nor what it overlaps is given meanwhile",
+        _ => "Nobody is given it meanwhile",
+    };
     let message = format!(
         "holds {}, which {driver} does not publish any more: the card failed, was configured anew, or the driver is down. \
-         Nobody is given it meanwhile. If it does not come back, delete the pods that use the claim",
+         {meanwhile}. If it does not come back, delete the pods that use the claim",
         listed(&gone)
     );
     Some(Finding::on(Kind::DeviceVanished, Subject::claim(claim), message))
+}
+
+fn closed(snapshot: &Snapshot, pool: &Arc<Pool>) -> bool {
+    let mut nodes = snapshot.nodes();
+    nodes.any(|(_, node)| {
+        let mut pools = snapshot.pools_of(node);
+        pools.any(|(state, seen)| Arc::ptr_eq(&state.pool, pool) && matches!(seen.health, Some(PoolHealth::Lost(_))))
+    })
 }
 
 fn overdrawn(state: &PoolState, findings: &mut Vec<Finding>) {

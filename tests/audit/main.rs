@@ -3,7 +3,7 @@
 mod service;
 mod world;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use wattlane::audit::{Kind, liftable};
 use wattlane::{admission, model::NamespacedName};
 use world::{World, claim, plugin_pod, pod, result, slice};
@@ -53,6 +53,64 @@ fn a_device_in_two_allocations() {
     world.put(claim("cb", "n1", &["vfio-0"], Some("b")));
     assert_eq!(world.found(), ["device-given-twice Device gpu.nvidia.com/n1/gpu-0"]);
     assert!(world.words().contains("ml/cb (as vfio-0)"), "{}", world.words());
+}
+
+/// A card listed whole beside its partitions: two of those are two, the whole and one of them are not.
+#[test]
+fn a_card_and_a_part_of_it() {
+    let part = |slice: &mut Value, at: usize| {
+        let told = json!({"type": {"string": "mig"}, "parentUUID": {"string": "GPU-n2-gpu-0"}});
+        slice["spec"]["devices"][at]["attributes"] = told;
+    };
+    let of_claims = |world: &mut World, held: &[&str]| {
+        for name in ["cb", "cc", "cd"] {
+            world.remove(&claim(name, "n2", &[], None));
+            world.remove(&pod(&name[1..], "n2", &[name]));
+        }
+        for (name, device) in ["cb", "cc", "cd"].iter().zip(held) {
+            world.put(pod(&name[1..], "n2", &[name]));
+            world.put(claim(name, "n2", &[device], Some(&name[1..])));
+        }
+        let mut found = world.found();
+        found.retain(|f| f.starts_with("device-given-twice"));
+        found
+    };
+    let twice = ["device-given-twice Device gpu.nvidia.com/n2/gpu-0"];
+    for names in [
+        ["gpu-0", "mig-a", "mig-b"],
+        ["mig-a", "gpu-0", "mig-b"],
+        ["mig-a", "mig-b", "gpu-0"],
+    ] {
+        let mut world = World::new();
+        let mut s = slice("n2", &names);
+        (0..3)
+            .filter(|at| names[*at] != "gpu-0")
+            .for_each(|at| part(&mut s, at));
+        world.put(s.clone());
+        assert!(of_claims(&mut world, &["mig-a", "mig-b"]).is_empty());
+        for other in ["mig-a", "mig-b"] {
+            assert_eq!(of_claims(&mut world, &["gpu-0", other]), twice);
+            assert_eq!(of_claims(&mut world, &[other, "gpu-0"]), twice);
+            let words = world.words();
+            assert!(words.contains(&format!("ml/cc, ml/cb (as {other})")), "{words}");
+        }
+        assert_eq!(of_claims(&mut world, &["mig-a", "gpu-0", "mig-b"]), twice);
+        let words = world.words();
+        assert!(words.contains("ml/cc, ml/cb (as mig-a), ml/cd (as mig-b)"), "{words}");
+        // A part that is gone is a part of it still.
+        s["spec"]["devices"]
+            .as_array_mut()
+            .expect("devices")
+            .retain(|d| d["name"] != "mig-b");
+        world.put(s);
+        assert_eq!(of_claims(&mut world, &["mig-b"]), [""; 0]);
+        let words = world.words();
+        assert!(
+            words.contains("Neither it nor what it overlaps is given meanwhile"),
+            "{words}"
+        );
+        assert_eq!(of_claims(&mut world, &["mig-b", "gpu-0"]), twice);
+    }
 }
 
 #[test]
@@ -105,6 +163,17 @@ fn shares_and_counters_beyond_what_there_is() {
 
 #[test]
 fn a_device_that_vanished() {
+    let mut world = World::new();
+    // Nobody has seen it, and cards are cut there.
+    let mut cut = slice("n2", &["gpu-0"]);
+    cut["spec"]["devices"][0]["attributes"]["type"] = json!({"string": "mig"});
+    world.put(cut);
+    world.put(pod("b", "n2", &["cb"]));
+    world.put(claim("cb", "n2", &["lost"], Some("b")));
+    assert_eq!(world.found(), ["device-vanished ResourceClaim ml/cb"]);
+    let words = world.words();
+    assert!(words.contains("It may be a part of any card of its pool"), "{words}");
+
     let mut world = World::new();
     let mut smaller = slice("n1", &["gpu-1"]);
     smaller["spec"]["pool"] = json!({"name": "n1", "generation": 2, "resourceSliceCount": 2});
