@@ -26,7 +26,7 @@ pub use mask::MaskCache;
 pub use names::Names;
 pub use pool::{CardKind, Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
-pub use same::{ByCard, Shadow, Shadows};
+pub use same::{ByCard, Drawn, Shadow, Shadows};
 pub use shard::{Mark, ShardMap};
 pub use sharers::{Seat, Sharers, Users, Waiting};
 pub use usage::DeviceUse;

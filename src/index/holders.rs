@@ -129,7 +129,7 @@ impl Index {
         held.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
 
-    fn touch_all(&mut self) {
+    pub(super) fn touch_all(&mut self) {
         let names = self.snapshot.nodes().map(|(_, n)| n.node.name.clone());
         self.stale_nodes.extend(names);
     }

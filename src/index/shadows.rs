@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::ledger::{Holder, Use};
 use super::{Index, PoolKey};
 use crate::model::{Device, Name, NodeScope};
-use crate::snapshot::{ByCard, Pool, PoolDevice, PoolHealth, PoolState, Shadow, Shadows};
+use crate::snapshot::{ByCard, Drawn, Pool, PoolDevice, PoolHealth, PoolState, Shadow, Shadows};
 
 /// Devices of a pool that are remembered though nobody is known to hold them: the watch of claims may be behind.
 const KEPT: usize = 256;
@@ -236,8 +236,7 @@ impl Index {
         let local = self.pools.get(key).into_iter().flat_map(|record| record.scopes.local());
         self.stale_nodes.extend(local.cloned());
         if self.wide.contains(key) {
-            let names = self.snapshot.nodes().map(|(_, n)| n.node.name.clone());
-            self.stale_nodes.extend(names);
+            self.touch_all();
         }
         self.loosened = true;
     }
@@ -255,7 +254,8 @@ impl Index {
                     .get(key)
                     .is_some_and(|gone| gone.contains_key(&used.device))
             };
-            !pool.by_name.contains_key(&used.device) && !(known() && shadow().is_none_or(|s| !s.unplaced))
+            let placed = || known() && shadow().is_none_or(|s| !s.unplaced);
+            !(pool.by_name.contains_key(&used.device) || placed())
         })?;
         // Of cards that nobody cuts each is its own: one that is not there is none of those that are.
         let cut = |d: &PoolDevice| !d.device.consumes.is_empty() || d.device.is_partition();
@@ -285,7 +285,7 @@ pub(super) fn beside(used: &Use, of: &Name) -> Use {
 }
 
 /// What a device that is gone takes of the pool's counters, and whether that is all it took.
-fn drawn(pool: &Pool, device: &Device) -> (Box<[(usize, usize, crate::model::Quantity)]>, bool) {
+fn drawn(pool: &Pool, device: &Device) -> (Box<[Drawn]>, bool) {
     let mut whole = true;
     let drawn = pool.draws(device).filter_map(|(at, amount)| {
         whole &= at.is_some();

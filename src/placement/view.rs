@@ -258,8 +258,8 @@ impl<'a> View<'a> {
     fn join_pools(&mut self) {
         for (here, state) in self.pools.iter().enumerate() {
             for ((of, name), shadow) in state.pool.shadows.iter().filter(|(_, shadow)| shadow.published) {
-                let same = |s: &&PoolState| s.pool.driver == state.pool.driver && s.pool.name == *of;
-                let there = self.pools.iter().position(|s| same(&s));
+                let same = |s: &PoolState| s.pool.driver == state.pool.driver && s.pool.name == *of;
+                let there = self.pools.iter().position(|s| same(s));
                 let at = |pool: usize, at: u32| {
                     let is = |d: &Dev<'_>| d.pool == pool && d.at == at as usize;
                     self.devices.iter().position(is)

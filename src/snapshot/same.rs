@@ -105,13 +105,16 @@ pub(super) fn twins(devices: &[PoolDevice]) -> BTreeMap<u32, Vec<u32>> {
     twins
 }
 
+/// Position of a counter set and of a counter of it, and how much of that.
+pub type Drawn = (usize, usize, Quantity);
+
 /// What somebody takes of a pool who holds a device that is not in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shadow {
     /// Positions of the devices it overlaps.
     pub over: Box<[u32]>,
-    /// What it takes of the counters: set, counter, amount.
-    pub drawn: Box<[(usize, usize, Quantity)]>,
+    /// What it takes of the counters.
+    pub drawn: Box<[Drawn]>,
     /// It can be given: another pool of the driver lists it.
     pub published: bool,
     /// Nothing tells what it overlaps, neither counters nor an identity.

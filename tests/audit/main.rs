@@ -329,7 +329,7 @@ fn an_allocation_that_no_allocator_may_make() {
         "{}",
         world.words()
     );
-    let results = |second: serde_json::Value| json!([result("n1", "gpu-0"), second]);
+    let results = |second: Value| json!([result("n1", "gpu-0"), second]);
     wide["status"]["allocation"]["devices"]["results"] = results(result("n1", "gpu-1"));
     world.put(wide.clone());
     assert!(world.found().is_empty());
@@ -404,7 +404,7 @@ fn pods_that_went_past_wattlane() {
     assert_eq!(gone.subject.map(|s| s.uid.to_string()).as_deref(), Some("waiting"));
 
     // Not one that admission would have touched.
-    let change = |pointer: &str, value: serde_json::Value| {
+    let change = |pointer: &str, value: Value| {
         let mut pod = waiting.clone();
         let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
         pod.pointer_mut(parent).expect("there")[key] = value;
@@ -459,7 +459,7 @@ fn pods_that_went_past_wattlane() {
 #[test]
 fn a_gate_is_taken_off_where_admission_had_nothing_to_do() {
     let mut world = World::new();
-    let gates = |mut pod: serde_json::Value, name: &str| {
+    let gates = |mut pod: Value, name: &str| {
         pod["metadata"]["name"] = json!(name);
         pod["spec"]["schedulingGates"] = json!([{"name": "wattlane.dev/admission"}]);
         pod
@@ -533,8 +533,7 @@ fn a_pod_that_asks_for_a_partition_is_told_as_one_that_asks_for_a_card() {
     assert!(ours("amd.com/cpx_nps4", &mut world));
     assert!(!ours("amd.com/cpx_nps9", &mut world), "no partition");
     let plugin = |names: &[&str]| {
-        let amounts: serde_json::Map<String, serde_json::Value> =
-            names.iter().map(|n| ((*n).to_owned(), json!("1"))).collect();
+        let amounts: serde_json::Map<String, Value> = names.iter().map(|n| ((*n).to_owned(), json!("1"))).collect();
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3"}, "status": {"allocatable": amounts}})
     };
     world.put(plugin(&[mig, "amd.com/cpx_nps4"]));
@@ -621,7 +620,7 @@ fn more_pods_than_slots_have_a_shared_claim() {
     for user in ["b", "c", "d"] {
         world.put(pod(user, "n1", &[name]));
     }
-    let users = |names: &[&str]| -> serde_json::Value {
+    let users = |names: &[&str]| -> Value {
         let of = |u: &&str| json!({"resource": "pods", "name": u, "uid": u});
         names.iter().map(of).collect()
     };

@@ -214,7 +214,7 @@ fn a_device_that_is_gone_or_tainted_takes_no_more_pods() {
     publish(&mut world, 4, 1, &[tainted("None"), other.clone()]);
     assert_eq!(world.check(&joins, "n"), Ok(()));
 
-    publish(&mut world, 5, 2, &[card.clone()]);
+    publish(&mut world, 5, 2, std::slice::from_ref(&card));
     let words = world.refused(&joins, "n");
     assert!(
         words.starts_with("pool_incomplete: ") && words.contains("1 of 2 slices"),
