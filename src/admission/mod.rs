@@ -13,6 +13,7 @@ mod ask;
 mod class;
 mod decide;
 mod gate;
+mod modes;
 mod naming;
 mod offer;
 mod parts;

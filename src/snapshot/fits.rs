@@ -7,7 +7,9 @@ use crate::model::{Device, Name, QualifiedName, Quantity};
 
 impl Snapshot {
     /// By profile, how many partitions of it alone still fit on the node, beside what is given; `whole` where cards that
-    /// can be cut, or that are partitions already, are still uncut. Cards that are only ever whole are not in it.
+    /// can be cut, or that are partitions already, are still uncut. Cards that are only ever whole are not in it. Where the
+    /// node has one mode for all its cards, what is in use decides it and nothing fits of the others; as long as nothing is,
+    /// each profile is counted as if it were the one that is chosen.
     pub fn fits(&self, node: &NodeEntry) -> BTreeMap<Name, u32> {
         let mut fits = BTreeMap::<Name, u32>::new();
         for (state, visible) in self.pools_of(node) {
@@ -38,7 +40,7 @@ impl PoolState {
         let pool = &*self.pool;
         let tainted = &pool.summary().tainted;
         let left = |i: usize| {
-            let open = (empty || !self.taken.contains(i)) && !tainted.contains(i);
+            let open = (empty || !self.taken.contains(i) && self.mode_against(i).is_none()) && !tainted.contains(i);
             if open {
                 self.shares_left(&pool.devices[i].device, i, empty)
             } else {

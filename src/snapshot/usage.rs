@@ -36,6 +36,7 @@ impl PoolState {
             taken: Bits::new(pool.devices.len()),
             shared: Default::default(),
             counters_left: pool.counter_sets.iter().map(full).collect(),
+            modes: vec![],
             holds: None,
             pool,
         }
@@ -56,6 +57,11 @@ impl PoolState {
             if pool.devices[*twin as usize].device.name == held.device {
                 twins(twin).for_each(|t| self.taken.insert(*t as usize));
             }
+        }
+        if let Some(mode) = pool.mode(ix as usize)
+            && let Err(at) = self.modes.binary_search(&mode)
+        {
+            self.modes.insert(at, mode);
         }
         match held.share {
             // What is left of a device that is whole again cannot be given whole before its last share is gone.

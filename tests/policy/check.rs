@@ -41,6 +41,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         pool: Arc::new(pool),
         shared: BTreeMap::new(),
         counters_left: vec![],
+        modes: vec![],
         holds: None,
     };
     Snapshot {
