@@ -59,7 +59,7 @@ pub(super) fn wanted(
     // Parts of cards that a device plugin shares out are its own business.
     let plugin = |ask: &Ask| {
         let mut nodes = snapshot.nodes();
-        ask.device_class.is_none() && nodes.any(|(_, n)| Snapshot::gives_parts(&ask.resource, &n.node.labels))
+        ask.device_class.is_none() && nodes.any(|(_, n)| Snapshot::gives_parts(&ask.resource, &n.node.labels).is_some())
     };
     if !asks.is_empty() && asks.iter().all(plugin) {
         return Ok(None);

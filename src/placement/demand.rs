@@ -192,9 +192,9 @@ impl Demand {
     /// What can be said about a node without looking at its devices.
     pub(super) fn admit(&self, ctx: Context<'_>, node: &NodeEntry) -> Result<(), Refusal> {
         for (name, mapped) in &self.extended {
-            if !self.parts && Snapshot::gives_parts(name, &node.node.labels) {
+            if let Some(how) = Snapshot::gives_parts(name, &node.node.labels).filter(|_| !self.parts) {
                 let words = format!(
-                    "the device plugin here gives {name} in parts that several pods share, and the pod asks for whole ones \
+                    "the device plugin here gives {name} {how}, and the pod asks for whole ones \
                      ({SHARE} on the pod says that a part will do)"
                 );
                 return Err(Refusal::new(Reason::UnservedExtendedResource, words));
