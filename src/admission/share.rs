@@ -208,26 +208,49 @@ fn names_ours(pod: Pod<'_>, share: &str) -> bool {
 pub(super) fn named(snapshot: &Snapshot, sharing: Option<&Sharing>, pod: &Value) -> Vec<Shared> {
     const MOST: usize = 128;
     let Some(sharing) = sharing else { return vec![] };
-    let classes = || snapshot.classes.iter().map(|(class, _)| class.clone());
     let entries = Pod(pod).spec_list("resourceClaims").iter().take(MOST);
-    let again = |entry: &Value| {
-        if let Some(name) = entry["resourceClaimName"].as_str() {
+    let named = |entry: &'_ Value| match entry["resourceClaimName"].as_str() {
+        Some(claim) => again(snapshot, sharing, Named::Claim(claim)),
+        None => again(
+            snapshot,
+            sharing,
+            Named::Template(entry["resourceClaimTemplateName"].as_str()?),
+        ),
+    };
+    entries.filter_map(named).collect()
+}
+
+/// What a pod names to share a device by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named<'a> {
+    Claim(&'a str),
+    Template(&'a str),
+}
+
+/// What has the name, as today's policy makes it. None: it is none of ours, or of another policy.
+pub(super) fn again(snapshot: &Snapshot, sharing: &Sharing, named: Named<'_>) -> Option<Shared> {
+    let classes = snapshot.classes.iter().map(|(class, _)| class.clone());
+    let made: Vec<Shared> = match named {
+        Named::Claim(name) => {
             let share = Share::of_name(name)?;
             let parameters: Name = sharing.parameters().to_string().into();
-            let mut made = classes().map(|device_class| Shared::Claim {
+            let of = |device_class| Shared::Claim {
                 share: share.name.into(),
                 slots: sharing.slots,
                 device_class,
                 parameters: parameters.clone(),
-            });
-            return made.find(|s| *s.name() == *name);
+            };
+            classes.map(of).collect()
         }
-        let name = entry["resourceClaimTemplateName"].as_str()?;
-        let bytes = bytes_in(name)?;
-        let mut made = classes().map(|device_class| Shared::Capacity { device_class, bytes });
-        made.find(|s| *s.name() == *name)
+        Named::Template(name) => {
+            let bytes = bytes_in(name)?;
+            classes
+                .map(|device_class| Shared::Capacity { device_class, bytes })
+                .collect()
+        }
     };
-    entries.filter_map(again).collect()
+    let (Named::Claim(name) | Named::Template(name)) = named;
+    made.into_iter().find(|s| *s.name() == *name)
 }
 
 /// The class that the pod is to have: that of the policy, where it shares devices of one only.

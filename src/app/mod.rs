@@ -219,6 +219,14 @@ impl Core {
         self.supervise("template sweeper", sweep);
     }
 
+    /// Makes shared claims anew that were deleted while pods wait for them, until the service stops and while this replica
+    /// leads.
+    pub fn spawn_remake(&self) {
+        let (core, admitter) = (self.clone(), self.admitter.clone());
+        let may = move || core.leads() && core.readiness.missing().is_empty();
+        self.supervise("shared claims", async move { admission::remake(&admitter, may).await });
+    }
+
     /// A critical task that never ends by itself, until the service stops.
     fn supervise(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();

@@ -293,7 +293,15 @@ fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<
         let words = "needs either resourceClaimName or resourceClaimTemplateName; other sources are not supported";
         return Err(unsupported("the pod's claim", &entry.name, words));
     }
-    let missing = |name: &str| Refusal::new(Reason::ClaimMissing, format!("claim {name} is not there yet"));
+    let missing = |name: &str| {
+        let words = match Share::of_name(name) {
+            Some(_) => format!(
+                "shared claim {name} is gone: it is made anew, unless the policy makes another by now; then make the pod anew"
+            ),
+            None => format!("claim {name} is not there yet"),
+        };
+        Refusal::new(Reason::ClaimMissing, words)
+    };
     let name = entry.claim_name().ok_or_else(|| missing(&entry.name))?;
     let key = pod.claim_key(name);
     let claim = ctx.snapshot.claim(&key).ok_or_else(|| missing(name))?;

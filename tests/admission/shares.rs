@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
-use wattlane::admission::{Admitter, Decision, Request, Shared, decide, unused_shares};
+use wattlane::admission::{Admitter, Decision, Request, Shared, decide, missing_shares, unused_shares};
 use wattlane::cluster::{Cluster as _, TEMPLATE_REFRESH, embedded::Embedded};
 use wattlane::convert::{self, Object, TEMPLATE_LAST_USED};
 use wattlane::index::{Change, Index};
@@ -188,6 +188,55 @@ async fn one_claim_is_made_for_all_and_none_on_a_dry_run() {
     assert_eq!(made.share().map(|s| (s.name, s.slots)), Some(("llm", 4)));
     assert_eq!(*made.spec, shared[0].claim_spec());
     watching.abort();
+}
+
+/// Somebody deleted what waiting pods name: it is made again, and nothing else is.
+#[test]
+fn what_waiting_pods_share_by_is_missed() {
+    let sharing = policy("{slots: 4, strategy: mps}");
+    let share = |slots: u32| Shared::Claim {
+        share: "llm".into(),
+        slots,
+        device_class: "gpu.nvidia.com".into(),
+        parameters: sharing
+            .namespace_rule(&std::sync::Arc::default())
+            .and_then(|rule| rule.sharing.as_ref())
+            .expect("it shares")
+            .parameters()
+            .to_string()
+            .into(),
+    };
+    let waiting = |name: &str, entry: Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "chat", "uid": name,
+            "annotations": {"wattlane.dev/share": "llm"}},
+            "spec": {"containers": [], "resourceClaims": [entry]}})
+    };
+    let by_claim =
+        |name: &str, slots: u32| waiting(name, json!({"name": "g", "resourceClaimName": &*share(slots).name()}));
+    let missed = |more: &[Value]| {
+        let mut objects = with_capacity();
+        objects.extend_from_slice(more);
+        missing_shares(&snapshot(&objects), &sharing)
+            .into_values()
+            .collect::<Vec<_>>()
+    };
+    let pods = [by_claim("a", 4), by_claim("b", 4)];
+    assert_eq!(missed(&pods), [share(4)]);
+    assert_eq!(missed(&[pods[0].clone(), share(4).object("chat")]), []);
+    assert_eq!(missed(&[by_claim("a", 5)]), [], "of another policy");
+    let without = |change: &dyn Fn(&mut Value)| {
+        let mut pod = by_claim("a", 4);
+        change(&mut pod);
+        missed(&[pod])
+    };
+    assert_eq!(without(&|p| p["spec"]["nodeName"] = json!("n")), []);
+    assert_eq!(
+        without(&|p| p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
+        []
+    );
+    assert_eq!(without(&|p| p["status"] = json!({"phase": "Failed"})), []);
+    assert_eq!(without(&|p| p["metadata"]["annotations"] = json!({})), []);
+    assert_eq!(without(&|p| p["metadata"]["namespace"] = json!("elsewhere")), []);
 }
 
 #[test]

@@ -141,6 +141,44 @@ async fn a_card_of_four_slots_takes_four_pods_and_the_oldest_that_waits_next() {
     .await;
 }
 
+/// Somebody deletes the claim while pods wait for it: it goes with its last holder, and those that wait get one anew.
+#[tokio::test]
+#[ignore = "needs the control plane binaries: tests/controlplane/build"]
+async fn a_shared_claim_that_was_deleted_is_made_anew_for_those_that_wait() {
+    run(async |cluster: &mut Cluster| {
+        cluster.use_policy(SHARING).await?;
+        let client = cluster.client();
+        objects::node(client.clone(), "node-1", json!({})).await?;
+        cluster.apply(&objects::slice("node-1", &[SERVER]), "").await?;
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        for name in ["a", "b", "c", "d"] {
+            pods.create(&PostParams::default(), &sharer(name)?).await?;
+        }
+        held_by(cluster, &["a", "b", "c", "d"]).await?;
+        for name in ["e", "f"] {
+            pods.create(&PostParams::default(), &sharer(name)?).await?;
+            refused(cluster, name).await?;
+        }
+        let first = claim(cluster).await?;
+        let name = first["metadata"]["name"].as_str().context("no name")?;
+        let all: Api<ResourceClaim> = Api::namespaced(client, NAMESPACE);
+        all.delete(name, &DeleteParams::default()).await?;
+        let now = DeleteParams::default().grace_period(0);
+        for name in ["a", "b", "c", "d"] {
+            pods.delete(name, &now).await?;
+        }
+        held_by(cluster, &["e", "f"]).await?;
+        let second = claim(cluster).await?;
+        ensure!(
+            second["metadata"]["uid"] != first["metadata"]["uid"],
+            "the claim was never gone"
+        );
+        ensure!(second["metadata"]["name"] == first["metadata"]["name"], "{second}");
+        Ok(())
+    })
+    .await;
+}
+
 /// Shared claims that nobody needs go, those in use stay, and what has our name and other content is not ours.
 #[tokio::test]
 #[ignore = "needs the control plane binaries: tests/controlplane/build"]
