@@ -365,8 +365,10 @@ impl NewClaim {
             PodClaimSource::Claim(name) if Share::of_name(name).is_some() => name,
             PodClaimSource::Claim(_) | PodClaimSource::Other => return,
         };
-        // A slot of consumable capacity is a part of a card by its own words.
+        // A slot of consumable capacity is a part of a card by its own words; where it may be a card, that is a whole one.
         if name.starts_with(SLOT_TEMPLATES) {
+            let cards = alternatives.filter(|a| a.name.rsplit('/').next() == Some(CARD));
+            cards.for_each(|a| a.meant = Meant::Cards);
             return;
         }
         if name.starts_with(CARDS) {

@@ -84,6 +84,8 @@ fn devices_with_consumable_capacity_are_shared_through_it() {
     let slot = |gib: i64| Shared::Capacity {
         device_class: "gpu.nvidia.com".into(),
         bytes: gib << 30,
+        spelled: vec!["memory".into()],
+        card: None,
     };
     let (shared, entry) = decided(&with_memory, json!({"wattlane.dev/share": "true"})).expect("a slot");
     assert_eq!(shared, [slot(8)]);
@@ -94,6 +96,45 @@ fn devices_with_consumable_capacity_are_shared_through_it() {
     assert!(no.contains("say how much memory"), "{no}");
     let odd = json!({"wattlane.dev/share": "true", "wattlane.dev/memory": "some"});
     assert!(decided(&with_memory, odd).is_err_and(|no| no.contains("is not a size")));
+    let large = json!({"wattlane.dev/share": "true", "wattlane.dev/memory": "97Gi"});
+    let no = decided(&with_memory, large).expect_err("too large");
+    assert!(
+        no.contains("no card that is shared here has 97Gi; the largest has 98304Mi"),
+        "{no}"
+    );
+}
+
+/// Beside cards that are given whole, slots stay what they are; a pod that says how much it needs takes a part of a shared
+/// card, or one of its own.
+#[test]
+fn some_cards_have_consumable_capacity_and_others_have_not() {
+    let mut objects = with_capacity();
+    objects[3]["spec"]["devices"][0]["capacity"] = json!({"gpu.nvidia.com/memory": {"value": "45Gi",
+        "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi"}}}});
+    objects.push(
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "m"}, "spec": {
+        "driver": "gpu.nvidia.com", "nodeName": "m", "pool": {"name": "m", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", "capacity": {"memory": {"value": "80Gi"}}}]}}),
+    );
+    let snapshot = snapshot(&objects);
+    let sharing = policy("{slots: 4, strategy: mps, memoryPerSlot: 8Gi}");
+    let decided = |annotations: Value| {
+        let pod = pod("p", annotations);
+        match decide(&snapshot, &sharing, &ask(&pod)) {
+            Decision::Patch { shared, .. } => shared.into_iter().next().expect("one"),
+            other => panic!("{other:?}"),
+        }
+    };
+    let by_slot = decided(json!({"wattlane.dev/share": "a"}));
+    assert!(matches!(by_slot, Shared::Claim { slots: 4, .. }), "{by_slot:?}");
+    let by_memory = decided(json!({"wattlane.dev/share": "a", "wattlane.dev/memory": "30Gi"}));
+    let requests = &by_memory.object("chat")["spec"]["spec"]["devices"]["requests"];
+    let choices = &requests[0]["firstAvailable"];
+    assert_eq!(
+        choices[0]["capacity"]["requests"],
+        json!({"gpu.nvidia.com/memory": (30_i64 << 30).to_string()})
+    );
+    assert_eq!((choices[1]["name"].as_str(), choices[2].as_str()), (Some("card"), None));
 }
 
 /// A slot is neither a whole card nor no card.
