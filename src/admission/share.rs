@@ -122,7 +122,7 @@ pub(super) fn wanted(
     let cards = Cards::of(snapshot, &ask.resource, device_class, only);
     let slots = cards.plain.is_some() && snapshot.may_hold(&ask.resource, Some(device_class), SHARING_DRIVER);
     let shared = match cards.spelled.is_empty() || slots && pod.annotation(MEMORY).is_none() {
-        true => by_claim(snapshot, pod, sharing, share, &ask.resource, device_class)?,
+        true => by_claim(snapshot, pod, sharing, (share, &cards), &ask.resource, device_class)?,
         false => by_capacity(pod, sharing, device_class, &cards)?,
     };
     let warning = match &shared {
@@ -152,7 +152,7 @@ fn by_claim(
     snapshot: &Snapshot,
     pod: Pod<'_>,
     sharing: &Sharing,
-    share: &str,
+    (share, cards): (&str, &Cards),
     resource: &str,
     device_class: &Name,
 ) -> Result<Shared, Refused> {
@@ -176,12 +176,35 @@ fn by_claim(
             ),
         );
     }
+    let promised = sharing.promised().map(Quantity::from_integer);
+    if let (Some(promised), Some((_, most))) = (promised, &cards.plain)
+        && *most > Quantity::ZERO
+        && promised > *most
+    {
+        return refused(
+            422,
+            format!(
+                "the policy promises {} slots of {} on a card, and the largest here has {}: have the policy corrected",
+                sharing.slots,
+                sharing.memory_per_slot.as_deref().unwrap_or_default(),
+                super::offer::bytes(*most)
+            ),
+        );
+    }
     Ok(Shared::Claim {
         share: share.into(),
         slots: sharing.slots,
         device_class: device_class.clone(),
         parameters: sharing.parameters().to_string().into(),
+        selector: large_enough(sharing),
     })
+}
+
+/// Cards that have what all their slots are promised, and those of which nobody says what they have.
+fn large_enough(sharing: &Sharing) -> Option<Name> {
+    let capacity = format!("device.capacity['{SHARING_DRIVER}']");
+    let least = sharing.promised()?;
+    Some(format!("!('memory' in {capacity}) || {capacity}.memory.compareTo(quantity('{least}')) >= 0").into())
 }
 
 fn by_capacity(pod: Pod<'_>, sharing: &Sharing, device_class: &Name, cards: &Cards) -> Result<Shared, Refused> {
@@ -316,6 +339,7 @@ pub(super) fn again(snapshot: &Snapshot, sharing: &Sharing, named: Named<'_>) ->
                 slots: sharing.slots,
                 device_class,
                 parameters: parameters.clone(),
+                selector: large_enough(sharing),
             };
             classes.map(of).collect()
         }

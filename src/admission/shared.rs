@@ -28,6 +28,8 @@ pub enum Shared {
         device_class: Name,
         /// Opaque configuration for the driver, as JSON text.
         parameters: Name,
+        /// Which cards are large enough for all slots, in CEL. None: any.
+        selector: Option<Name>,
     },
     /// A ResourceClaimTemplate: each has a claim of its own, for so many bytes of a device.
     Capacity {
@@ -93,10 +95,16 @@ impl Shared {
     }
 
     fn spec(&self) -> Value {
-        let exactly = json!({"deviceClassName": &**self.device_class(), "allocationMode": "ExactCount", "count": 1});
+        let mut exactly =
+            json!({"deviceClassName": &**self.device_class(), "allocationMode": "ExactCount", "count": 1});
         let mut devices = json!({});
         match self {
-            Self::Claim { parameters, .. } => {
+            Self::Claim {
+                parameters, selector, ..
+            } => {
+                if let Some(selector) = selector {
+                    exactly["selectors"] = json!([{"cel": {"expression": &**selector}}]);
+                }
                 let parameters: Value = serde_json::from_str(parameters).unwrap_or_default();
                 let opaque = json!({"driver": SHARING_DRIVER, "parameters": parameters});
                 devices["config"] = json!([{"requests": [REQUEST], "opaque": opaque}]);
@@ -169,7 +177,7 @@ impl Shared {
 
     /// What the cache holds once the watch has shown it.
     pub fn claim_spec(&self) -> ClaimSpec {
-        let request = DeviceRequest {
+        let mut request = DeviceRequest {
             class: self.device_class().clone(),
             selectors: vec![],
             count: Count::Exactly(1),
@@ -180,11 +188,16 @@ impl Shared {
         let mut config = vec![];
         let mut kind = None;
         match self {
-            Self::Claim { parameters, .. } => config.push(ConfigEntry {
-                requests: vec![REQUEST.into()],
-                driver: SHARING_DRIVER.into(),
-                parameters: parameters.clone(),
-            }),
+            Self::Claim {
+                parameters, selector, ..
+            } => {
+                request.selectors.extend(selector.clone());
+                config.push(ConfigEntry {
+                    requests: vec![REQUEST.into()],
+                    driver: SHARING_DRIVER.into(),
+                    parameters: parameters.clone(),
+                });
+            }
             Self::Capacity { .. } => {
                 let choices = self.choices().into_iter().map(|choice| {
                     let takes = choice.takes.map(|(name, bytes)| {
@@ -245,6 +258,7 @@ impl Shared {
             slots: share.slots,
             device_class: asked.class.clone(),
             parameters: config.parameters.to_string().into(),
+            selector: asked.selectors.first().cloned(),
         };
         made.is(claim).then_some(made)
     }
@@ -284,6 +298,7 @@ mod tests {
             parameters: json!({"kind": "GpuConfig", "apiVersion": "x", "sharing": {"strategy": "MPS"}})
                 .to_string()
                 .into(),
+            selector: (slots > 2).then(|| "device.driver == 'gpu.nvidia.com'".into()),
         }
     }
 

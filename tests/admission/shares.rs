@@ -127,6 +127,19 @@ fn some_cards_have_consumable_capacity_and_others_have_not() {
     };
     let by_slot = decided(json!({"wattlane.dev/share": "a"}));
     assert!(matches!(by_slot, Shared::Claim { slots: 4, .. }), "{by_slot:?}");
+    // The cards that have what all slots are promised: eight of 40 GiB would be more than there is.
+    let text = by_slot.object("chat")["spec"]["devices"]["requests"].to_string();
+    assert!(text.contains(&format!("quantity('{}')", 32_i64 << 30)), "{text}");
+    let greedy = policy("{slots: 8, strategy: mps, memoryPerSlot: 40Gi}");
+    let Decision::Refuse(no) = decide(&snapshot, &greedy, &ask(&pod("p", json!({"wattlane.dev/share": "a"})))) else {
+        panic!("more than a card has")
+    };
+    assert!(
+        no.message
+            .contains("8 slots of 40Gi on a card, and the largest here has 81920Mi"),
+        "{}",
+        no.message
+    );
     let by_memory = decided(json!({"wattlane.dev/share": "a", "wattlane.dev/memory": "30Gi"}));
     let requests = &by_memory.object("chat")["spec"]["spec"]["devices"]["requests"];
     let choices = &requests[0]["firstAvailable"];
@@ -246,6 +259,7 @@ fn what_waiting_pods_share_by_is_missed() {
             .parameters()
             .to_string()
             .into(),
+        selector: None,
     };
     let waiting = |name: &str, entry: Value| {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "chat", "uid": name,
@@ -288,6 +302,7 @@ fn the_sweeper_takes_shared_claims_that_nobody_needs() {
         slots: 4,
         device_class: "gpu.nvidia.com".into(),
         parameters: json!({"kind": "GpuConfig"}).to_string().into(),
+        selector: None,
     };
     let at = |age: i64| jiff::Timestamp::from_second(NOW - age).expect("a time").to_string();
     let claim = |age: i64, change: &dyn Fn(&mut Value)| {
