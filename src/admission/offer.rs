@@ -208,6 +208,13 @@ impl<'a> Offer<'a> {
         }
     }
 
+    /// Whether cards of it are given in shares, which nobody gets who does not ask for one.
+    pub(super) fn is_shared(&self) -> bool {
+        let pools = self.snapshot.pools.iter().flatten().map(|state| &state.pool);
+        let mut of_driver = pools.filter(|pool| pool.driver == self.driver);
+        of_driver.any(|pool| pool.devices.iter().any(|d| d.device.is_shared()))
+    }
+
     /// The largest memory published.
     pub(super) fn largest(&self) -> Option<Quantity> {
         self.kinds.iter().filter_map(|k| k.memory).max()
