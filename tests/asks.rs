@@ -517,7 +517,7 @@ fn static_partitions_of_amd_of_both_releases() {
     let said = refused(world.run(limits, annotations));
     assert_eq!(
         said,
-        "admission: wattlane.dev/partition: no device of this cluster is a \"qpx_nps1\"; gpu.amd.com offers spx_nps1, \
+        "admission: wattlane.dev/partition: no device of this cluster is a \"qpx_nps1\"; gpu.amd.com offers spx_nps1 (0 still fit), \
          cpx_nps4 (5 still fit), dpx_nps2 (0 still fit)"
     );
 }

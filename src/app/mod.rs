@@ -28,7 +28,7 @@ use crate::publish::{self, Fits, IndexHandle, Poke, Reader};
 use crate::selector::Selectors;
 use crate::server::Turns;
 use crate::server::handlers::Handlers;
-use crate::snapshot::NodeEntry;
+use crate::snapshot::{NodeEntry, Pool, SharedMemory};
 
 pub use logging::{LogArgs, LogFormat};
 pub use net::{App, Kept, Net, TlsFiles, serve};
@@ -126,6 +126,17 @@ impl Core {
                     fits.map(move |(profile, count)| (name.clone(), profile, count))
                 };
                 metrics.partitions(snapshot.nodes().flat_map(|(_, node)| of(node)).collect());
+                let shared = |node: &NodeEntry| {
+                    let of_pool = |(pool, memory): (&Pool, SharedMemory)| {
+                        (
+                            node.node.name.to_string(),
+                            format!("{}/{}", pool.driver, pool.name),
+                            memory.left,
+                        )
+                    };
+                    snapshot.shared_memory(node).map(of_pool).collect::<Vec<_>>()
+                };
+                metrics.shared_memory(snapshot.nodes().flat_map(|(_, node)| shared(node)));
             }
             metrics
                 .snapshot_version

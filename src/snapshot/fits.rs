@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{NodeEntry, PoolHealth, PoolState, Snapshot};
+use super::{NodeEntry, Pool, PoolHealth, PoolState, Snapshot};
 use crate::model::{Device, Name, QualifiedName, Quantity};
+
+const NANO: i128 = 1_000_000_000;
 
 impl Snapshot {
     /// By profile, how many partitions of it alone still fit on the node, beside what is given; `whole` where cards that
@@ -21,6 +23,42 @@ impl Snapshot {
             }
         }
         fits
+    }
+}
+
+/// Memory of the cards of a pool that are given in shares, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedMemory {
+    pub left: i128,
+    pub all: i128,
+}
+
+impl Snapshot {
+    /// What is left on the cards with consumable capacity that the node sees, by pool; pools without any are not in it.
+    pub fn shared_memory<'a>(&'a self, node: &'a NodeEntry) -> impl Iterator<Item = (&'a Pool, SharedMemory)> {
+        self.pools_of(node).filter_map(|(state, visible)| {
+            let (pool, summary) = (&*state.pool, state.pool.summary());
+            let open = *visible.health(pool) == PoolHealth::Complete;
+            let mut sum: Option<SharedMemory> = None;
+            for i in summary.parts.iter().filter(|i| visible.sees(*i)) {
+                let device = &pool.devices[i].device;
+                let Some(all) = device.memory().filter(|_| device.is_shared()) else {
+                    continue;
+                };
+                let given = u32::try_from(i)
+                    .ok()
+                    .and_then(|i| state.shared.get(&i))
+                    .into_iter()
+                    .flatten();
+                let memory = given.filter(|(name, _)| &*name.name == "memory");
+                let given: i128 = memory.map(|(_, given)| given.nanos()).sum();
+                let free = open && !state.taken.contains(i) && !summary.tainted.contains(i);
+                let sum = sum.get_or_insert_default();
+                sum.all += all.nanos() / NANO;
+                sum.left += if free { (all.nanos() - given).max(0) / NANO } else { 0 };
+            }
+            Some((pool, sum?))
+        })
     }
 }
 

@@ -187,6 +187,17 @@ fn what_nobody_can_be_given_is_not_counted_and_parts_of_shared_cards_are() {
 }
 
 #[test]
+fn the_summary_has_what_is_left_of_shared_cards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), "cluster.yaml", CLOSED_AND_SHARED);
+    let (_, report) = answer(&["explain", "--cluster", &file, "--output", "json", "--summary"]);
+    assert_eq!(
+        report["nodes"],
+        json!([{"node": "shares", "profiles": {}, "sharedMemoryLeftGiB": 25.0}])
+    );
+}
+
+#[test]
 fn one_question_at_a_time() {
     for args in [
         &["explain"][..],

@@ -28,9 +28,13 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Quantity::size(text)
-            .map(Self)
-            .ok_or_else(|| "write a size, like 14Gi".to_owned())
+        // A part of a byte is one more: whoever plans takes the larger.
+        let size = text.parse::<Quantity>().ok().map(|q| q.nanos());
+        let bytes = size
+            .filter(|nanos| *nanos > 0)
+            .map(|nanos| (nanos - 1) / 1_000_000_000 + 1);
+        let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+        bytes.map(Self).ok_or_else(|| "write a size, like 14Gi".to_owned())
     }
 }
 
@@ -143,7 +147,8 @@ impl Report {
         Self {
             weights_gi_b: gib(size.0.into()),
             margin_gi_b: gib(margin.into()),
-            needed_gi_b: gib(needed),
+            // As printed: whoever adds up the other two gets it.
+            needed_gi_b: ((gib(size.0.into()) + gib(margin.into())) * 100.0).round() / 100.0,
             fits: found.into_iter().filter(|(_, c)| c.empty > 0).map(row).collect(),
         }
     }
@@ -162,7 +167,7 @@ impl Report {
 
     fn text(&self) -> String {
         let sum = format!(
-            "{:.1} GiB of weights + {:.1} GiB margin = {:.1} GiB\n",
+            "{:.2} GiB of weights + {:.2} GiB margin = {:.2} GiB\n",
             self.weights_gi_b, self.margin_gi_b, self.needed_gi_b
         );
         if self.fits.is_empty() {
