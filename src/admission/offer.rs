@@ -19,11 +19,13 @@ const MOST_LISTED: usize = 12;
 pub(super) struct Offers<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) policy: &'a Policy,
-    /// By the resource of cards and the class.
-    known: RefCell<BTreeMap<(Name, Name), Option<Rc<Offer<'a>>>>>,
+    known: RefCell<ByCards<'a>>,
     /// By the resource that names a profile.
     servers: RefCell<BTreeMap<Name, Server<'a>>>,
 }
+
+/// By the resource of cards and the class.
+type ByCards<'a> = BTreeMap<(Name, Name), Option<Rc<Offer<'a>>>>;
 
 impl<'a> Offers<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, policy: &'a Policy) -> Self {

@@ -253,7 +253,7 @@ fn what_waiting_pods_share_by_is_missed() {
         slots,
         device_class: "gpu.nvidia.com".into(),
         parameters: sharing
-            .namespace_rule(&std::sync::Arc::default())
+            .namespace_rule(&Arc::default())
             .and_then(|rule| rule.sharing.as_ref())
             .expect("it shares")
             .parameters()

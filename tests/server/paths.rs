@@ -173,7 +173,12 @@ async fn a_stranger_has_no_template_made() {
         world.core.reader.load().templates.len()
     };
     assert_eq!(world.value("wattlane_admission_closed"), 1.0, "before the first look");
-    eventually("a token is there", || !store.asked().is_empty()).await;
+    // The path is published before the certificate of the same look is taken.
+    let taken = || world.value(r#"wattlane_tls_reloads_total{outcome="taken"}"#) >= 1.0;
+    eventually("a token and a certificate are there", || {
+        !store.asked().is_empty() && taken()
+    })
+    .await;
     let there = templates().await;
     let ask = async |path: &str| {
         let peer = Peer {
