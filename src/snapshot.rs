@@ -20,7 +20,7 @@ mod wiring;
 
 pub use boards::{Boards, Draw};
 pub use cuts::{Card, Cuts};
-pub use fits::Fit;
+pub use fits::{Fit, SharedMemory};
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
 pub use names::Names;

@@ -517,7 +517,7 @@ fn static_partitions_of_amd_of_both_releases() {
     let said = refused(world.run(limits, annotations));
     assert_eq!(
         said,
-        "admission: wattlane.dev/partition: no device of this cluster is a \"qpx_nps1\"; gpu.amd.com offers spx_nps1, \
+        "admission: wattlane.dev/partition: no device of this cluster is a \"qpx_nps1\"; gpu.amd.com offers spx_nps1 (0 still fit), \
          cpx_nps4 (5 still fit), dpx_nps2 (0 still fit)"
     );
 }
@@ -565,13 +565,16 @@ fn partitions_that_the_driver_of_amd_makes() {
     assert_eq!(world.fits("free")["cpx_nps4"], 16);
     assert_eq!(world.fits("free")["dpx_nps2"], 4);
     assert_eq!((world.fits("nps4")["cpx_nps4"], world.fits("nps4")["whole"]), (16, 0));
-    // A whole card is one that is in one piece, where the node's memory mode lets it be.
+    // A whole card is one that is in one piece, where the node's memory mode lets it be; and what it needs is the mode then.
     assert_eq!(world.asks("amd.com/gpu", 1).as_deref(), Ok("free: gpu-0-spx-nps1"));
-    assert_eq!(world.fits("free")["cpx_nps4"], 8);
-    for _ in 0..2 {
-        assert_eq!(world.asks("amd.com/dpx_nps2", 1).as_deref(), Ok("free: gpu-1-dpx-nps2"));
-    }
-    refused(world.asks("amd.com/dpx_nps2", 1));
+    let fits = world.fits("free");
+    assert_eq!((fits["cpx_nps4"], fits["dpx_nps2"], fits["whole"]), (0, 0, 1));
+    assert_eq!(
+        refused(world.asks("amd.com/dpx_nps2", 1)),
+        "0 of 2 free gpu.amd.com devices are of the node's mode, 1 asked: all of a node have one memoryPartition, and nps1 \
+         is in use; gpu-0-dpx-nps2 has taint gpu.amd.com/memory-partition-conflict:NoExecute"
+    );
+    assert_eq!(world.asks("amd.com/gpu", 1).as_deref(), Ok("free: gpu-1-spx-nps1"));
     refused(world.asks("amd.com/gpu", 1));
     for left in (0..16).rev() {
         let said = world.asks("amd.com/cpx_nps4", 1).expect("a share");
@@ -579,6 +582,90 @@ fn partitions_that_the_driver_of_amd_makes() {
         assert_eq!(world.fits("nps4")["cpx_nps4"], left);
     }
     refused(world.asks("amd.com/cpx_nps4", 1));
+}
+
+fn auto_node(world: &mut World, node: &str, cards: u32) {
+    let (sets, devices): (Vec<_>, Vec<_>) = (0..cards).map(|card| auto_card(card, false)).unzip();
+    let devices: Vec<Value> = devices.into_iter().flatten().collect();
+    world.pool(node, "gpu.amd.com", &sets, &devices);
+}
+
+/// All devices in use on a node of AMD's agree in their memory mode, within a pod, too.
+#[test]
+fn a_node_has_one_memory_mode() {
+    let mut world = World::new(POLICY);
+    auto_node(&mut world, "n", 3);
+    let several = |kinds: &[&str]| {
+        let limits: BTreeMap<String, &str> = kinds.iter().map(|k| (format!("amd.com/{k}"), "1")).collect();
+        json!(limits)
+    };
+    for kinds in [
+        &["dpx_nps2", "cpx_nps4"][..],
+        &["gpu", "dpx_nps2"],
+        &["gpu", "dpx_nps2", "cpx_nps4"],
+    ] {
+        let said = refused(world.run(several(kinds), json!({})));
+        assert!(
+            said.contains("which need different memoryPartitions; all devices of gpu.amd.com that are in use"),
+            "{said}"
+        );
+    }
+    // So many of one that three cards are needed.
+    let said = world.asks("amd.com/dpx_nps2", 3).expect("of one mode");
+    assert_eq!(said.matches("-dpx-nps2").count(), 3, "{said}");
+    assert!(refused(world.asks("amd.com/cpx_nps4", 1)).contains("and nps2 is in use"));
+    assert_eq!((world.fits("n")["dpx_nps2"], world.fits("n")["cpx_nps4"]), (3, 0));
+}
+
+/// A kind that two modes have goes with either, and a pod that asks for two kinds of one mode is served.
+#[test]
+fn kinds_of_one_memory_mode_go_together() {
+    let mut world = World::new(POLICY);
+    let cards = (0..2).map(|card| {
+        let (set, mut devices) = auto_card(card, false);
+        let mut other = devices[2].clone();
+        other["name"] = json!(format!("gpu-{card}-cpx-nps1"));
+        other["attributes"]["memoryPartition"] = json!({"string": "nps1"});
+        devices.push(other);
+        (set, devices)
+    });
+    let (sets, devices): (Vec<_>, Vec<_>) = cards.unzip();
+    world.pool(
+        "n",
+        "gpu.amd.com",
+        &sets,
+        &devices.into_iter().flatten().collect::<Vec<_>>(),
+    );
+    let said = world.run(json!({"amd.com/gpu": "1", "amd.com/cpx_nps1": "1"}), json!({}));
+    let said = said.expect("both are nps1");
+    assert_eq!(
+        (said.matches("spx-nps1").count(), said.matches("cpx-nps1").count()),
+        (1, 1),
+        "{said}"
+    );
+    // Any partition of 20 GiB will do, so it is one of the mode in force.
+    let said = world.needs("amd.com/gpu", "20Gi").expect("beside the others");
+    assert!(said.ends_with("-cpx-nps1"), "{said}");
+}
+
+/// A node that has the mode already loses less than one that is put into it.
+#[test]
+fn a_mode_in_force_is_used_before_another_is_begun() {
+    let mut world = World::new(POLICY);
+    auto_node(&mut world, "a-small", 2);
+    auto_node(&mut world, "large", 4);
+    assert_eq!(
+        world.asks("amd.com/dpx_nps2", 1).as_deref(),
+        Ok("a-small: gpu-0-dpx-nps2")
+    );
+    let mut world = World::new(POLICY);
+    auto_node(&mut world, "large", 4);
+    world.asks("amd.com/dpx_nps2", 1).expect("fits");
+    auto_node(&mut world, "a-small", 2);
+    for _ in 0..7 {
+        assert!(world.asks("amd.com/dpx_nps2", 1).expect("fits").starts_with("large"));
+    }
+    assert_eq!(world.asks("amd.com/gpu", 1).as_deref(), Ok("a-small: gpu-0-spx-nps1"));
 }
 
 #[test]
@@ -700,12 +787,11 @@ fn autopartition_and_the_example_driver_as_published() {
         world.asks("amd.com/gpu", 1).as_deref(),
         Ok("amd-mi300x-d1: gpu-0-spx-nps1")
     );
+    // The other node is in nps4 by its taints, and this one is in nps1 now.
     let cpx = world.asks("amd.com/cpx_nps4", 1).expect("fits");
-    assert!(cpx.ends_with("-cpx-nps4"), "{cpx}");
-    assert_eq!(
-        world.asks("amd.com/dpx_nps2", 1).expect("fits").split(':').next(),
-        Some("amd-mi300x-d1")
-    );
+    assert!(!cpx.starts_with("amd-mi300x-d1") && cpx.ends_with("-cpx-nps4"), "{cpx}");
+    let said = refused(world.asks("amd.com/dpx_nps2", 1));
+    assert!(said.contains("one memoryPartition, and nps1 is in use"), "{said}");
     assert!(
         world
             .needs("example.com/gpu", "20Gi")

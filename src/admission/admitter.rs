@@ -95,6 +95,11 @@ impl Admitter {
         self
     }
 
+    /// The newest picture of the cluster, and the policy in force.
+    pub(super) fn sees(&self) -> (Arc<Snapshot>, Arc<Policy>) {
+        (self.reader.load(), self.policy.load_full())
+    }
+
     /// Decides, and makes what the decision needs. Where that fails the pod is refused with the API's words.
     pub async fn admit(&self, request: &Request<'_>, dry_run: bool) -> Decision {
         let (snapshot, decision) = self.decide_patiently(request).await;
@@ -118,7 +123,12 @@ impl Admitter {
     }
 
     /// As `ensure`. What the watch shows is believed; a burst before it does asks the API, one after the other.
-    async fn ensure_shared(&self, snapshot: &Snapshot, namespace: &str, shared: &Shared) -> Result<(), Refused> {
+    pub(super) async fn ensure_shared(
+        &self,
+        snapshot: &Snapshot,
+        namespace: &str,
+        shared: &Shared,
+    ) -> Result<(), Refused> {
         let key = shared.key(namespace);
         let now = jiff::Timestamp::now();
         let claim = |s: &Snapshot| {
@@ -144,7 +154,7 @@ impl Admitter {
             Shared::Capacity { .. } => self.cluster.ensure_template(&object).await,
         };
         made.map_err(|e| {
-            tracing::warn!(%key, error = %e, "pod refused: what it shares a device by could not be made");
+            tracing::warn!(%key, error = %e, "what pods share a device by could not be made");
             Refused::new(
                 code(&e),
                 format!("wattlane could not make what the pod shares a device by: {e}"),

@@ -10,7 +10,7 @@ use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
 use super::shared::Shared;
 use super::template::{Template, devices_in};
-use super::{Skip, class, gate, parts, plan, share, skip, wish};
+use super::{Skip, class, gate, modes, parts, plan, share, skip, wish};
 use crate::model::{Name, NamespacedName, PARTITIONS};
 use crate::policy::{NamespaceRule, PodPatch, Policy, named_by};
 use crate::snapshot::Snapshot;
@@ -151,6 +151,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
     }
     wish::unreadable(pod)?;
     parts::unlinked(policy, pod, &asks)?;
+    modes::agree(&offers, &asks)?;
     limit(snapshot, policy, request.namespace, rule, pod, (&plan, slot.is_some()))?;
     let mut class = class::choose(snapshot, policy, rule, pod, converted)?;
     match &slot {

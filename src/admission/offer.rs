@@ -8,7 +8,7 @@ use super::template::{Choice, Parts};
 use crate::model::alike::closest;
 use crate::model::{CARD, Name, Quantity};
 use crate::policy::{Policy, Server};
-use crate::snapshot::{CardKind, Snapshot};
+use crate::snapshot::{CardKind, NodeEntry, PoolHealth, Snapshot};
 
 /// Alternatives of one request (resource.k8s.io/v1, FirstAvailableDeviceRequestMaxSize).
 const MOST_CHOICES: usize = 8;
@@ -189,17 +189,15 @@ impl<'a> Offer<'a> {
         let profiles = self.profiles();
         let mut fits = BTreeMap::<Name, u32>::new();
         for (_, node) in self.snapshot.nodes() {
-            for (profile, n) in self.snapshot.fits(node) {
+            let whole = self.whole(node);
+            for (profile, n) in self.snapshot.fits(node).into_iter().chain(whole) {
                 let sum = fits.entry(profile).or_default();
                 *sum = sum.saturating_add(n);
             }
         }
         let count = profiles.len();
         let near = closest(profiles.into_iter().cloned().collect(), wanted);
-        let said = |p: &Name| match fits.get(p) {
-            Some(n) => format!("{p} ({n} still fit)"),
-            None => p.to_string(),
-        };
+        let said = |p: &Name| format!("{p} ({} still fit)", fits.get(p).copied().unwrap_or(0));
         let mut said: Vec<String> = near.iter().take(MOST_LISTED).map(said).collect();
         if count > said.len() {
             said.push(format!("{} more", count - said.len()));
@@ -208,6 +206,33 @@ impl<'a> Offer<'a> {
             [] => format!("no device of {} is a partition", self.driver),
             _ => format!("{} offers {}", self.driver, said.join(", ")),
         }
+    }
+
+    /// By profile, whole cards of the node that have one (AMD's) and are free.
+    fn whole(&self, node: &NodeEntry) -> BTreeMap<Name, u32> {
+        let mut whole = BTreeMap::new();
+        for (state, visible) in self.snapshot.pools_of(node) {
+            let pool = &state.pool;
+            let named = |k: &CardKind| !k.partition && k.profile.is_some();
+            let of_driver = pool.driver == self.driver && pool.summary().kinds.iter().any(named);
+            if !of_driver || *visible.health(pool) != PoolHealth::Complete {
+                continue;
+            }
+            for (i, d) in pool.devices.iter().enumerate().filter(|(i, _)| visible.sees(*i)) {
+                let free = state.is_whole(i) && !pool.summary().tainted.contains(i);
+                if let Some(profile) = d.device.profile().filter(|_| free && !d.device.is_partition()) {
+                    *whole.entry(profile).or_default() += 1;
+                }
+            }
+        }
+        whole
+    }
+
+    /// Whether cards of it are given in shares, which nobody gets who does not ask for one.
+    pub(super) fn is_shared(&self) -> bool {
+        let pools = self.snapshot.pools.iter().flatten().map(|state| &state.pool);
+        let mut of_driver = pools.filter(|pool| pool.driver == self.driver);
+        of_driver.any(|pool| pool.devices.iter().any(|d| d.device.is_shared()))
     }
 
     /// The largest memory published.

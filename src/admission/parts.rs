@@ -81,8 +81,14 @@ pub(super) fn apply(offers: &Offers<'_>, pod: Pod<'_>, wish: &Wish, ask: &Ask) -
                 .and_then(|o| o.memory((text, *least), there.filter(|_| !together), cards));
             found.ok_or_else(|| {
                 let largest = offer.as_ref().and_then(|o| o.largest());
+                let shared = || offer.as_ref().is_some_and(|o| o.is_shared());
                 let largest = largest.map_or_else(
-                    || "no device says how much memory it has".to_owned(),
+                    || match shared() {
+                        true => {
+                            "its cards are given in shares: ask for one with wattlane.dev/share beside it".to_owned()
+                        }
+                        false => "no device says how much memory it has".to_owned(),
+                    },
                     |m| format!("the largest device has {}", bytes(m)),
                 );
                 let what = if together {

@@ -1,6 +1,8 @@
 //! Slots on shared devices: `wattlane.dev/share: NAME` and one card become a claim that all pods of the namespace with
 //! that name reserve, or, where devices have consumable capacity, a claim of the pod's own on a part of one.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::ask::Ask;
@@ -11,6 +13,9 @@ use super::shared::{Shared, bytes_in};
 use crate::model::{CLASS, MEMORY, Name, PARTITION, Quantity, SHARE, Share};
 use crate::policy::{SHARING_DRIVER, Sharing, dns_label, named_by};
 use crate::snapshot::Snapshot;
+
+/// Alternatives of one request are few (8), and a driver spells a name in one way.
+const MOST_SPELLINGS: usize = 4;
 
 /// A pod's wish, served.
 #[derive(Debug)]
@@ -59,7 +64,7 @@ pub(super) fn wanted(
     // Parts of cards that a device plugin shares out are its own business.
     let plugin = |ask: &Ask| {
         let mut nodes = snapshot.nodes();
-        ask.device_class.is_none() && nodes.any(|(_, n)| Snapshot::gives_parts(&ask.resource, &n.node.labels))
+        ask.device_class.is_none() && nodes.any(|(_, n)| Snapshot::gives_parts(&ask.resource, &n.node.labels).is_some())
     };
     if !asks.is_empty() && asks.iter().all(plugin) {
         return Ok(None);
@@ -113,9 +118,12 @@ pub(super) fn wanted(
             ),
         );
     };
-    let shared = match has_capacity(snapshot, &ask.resource, device_class) {
-        true => by_capacity(pod, sharing, device_class)?,
-        false => by_claim(snapshot, pod, sharing, share, &ask.resource, device_class)?,
+    let only = sharing.class.as_deref().or(pod.annotation(CLASS));
+    let cards = Cards::of(snapshot, &ask.resource, device_class, only);
+    let slots = cards.plain.is_some() && snapshot.may_hold(&ask.resource, Some(device_class), SHARING_DRIVER);
+    let shared = match cards.spelled.is_empty() || slots && pod.annotation(MEMORY).is_none() {
+        true => by_claim(snapshot, pod, sharing, (share, &cards), &ask.resource, device_class)?,
+        false => by_capacity(pod, sharing, device_class, &cards)?,
     };
     let warning = match &shared {
         Shared::Claim { .. } => format!(
@@ -123,9 +131,13 @@ pub(super) fn wanted(
             sharing.slots - 1,
             sharing.not_isolated()
         ),
-        Shared::Capacity { .. } => {
-            "wattlane: the pod shares a card; what of it is limited, and how, is said by the card's driver only"
-                .to_owned()
+        Shared::Capacity { card, .. } => {
+            let whole = card
+                .as_ref()
+                .map_or("", |_| ", or has one of its own where none that is shared has room");
+            format!(
+                "wattlane: the pod shares a card{whole}; what of it is limited, and how, is said by the card's driver only"
+            )
         }
     };
     Ok(Some(Wanted {
@@ -140,7 +152,7 @@ fn by_claim(
     snapshot: &Snapshot,
     pod: Pod<'_>,
     sharing: &Sharing,
-    share: &str,
+    (share, cards): (&str, &Cards),
     resource: &str,
     device_class: &Name,
 ) -> Result<Shared, Refused> {
@@ -164,35 +176,123 @@ fn by_claim(
             ),
         );
     }
+    let promised = sharing.promised().map(Quantity::from_integer);
+    if let (Some(promised), Some((_, most))) = (promised, &cards.plain)
+        && *most > Quantity::ZERO
+        && promised > *most
+    {
+        return refused(
+            422,
+            format!(
+                "the policy promises {} slots of {} on a card, and the largest here has {}: have the policy corrected",
+                sharing.slots,
+                sharing.memory_per_slot.as_deref().unwrap_or_default(),
+                super::offer::bytes(*most)
+            ),
+        );
+    }
     Ok(Shared::Claim {
         share: share.into(),
         slots: sharing.slots,
         device_class: device_class.clone(),
         parameters: sharing.parameters().to_string().into(),
+        selector: large_enough(sharing),
     })
 }
 
-fn by_capacity(pod: Pod<'_>, sharing: &Sharing, device_class: &Name) -> Result<Shared, Refused> {
+/// Cards that have what all their slots are promised, and those of which nobody says what they have.
+fn large_enough(sharing: &Sharing) -> Option<Name> {
+    let capacity = format!("device.capacity['{SHARING_DRIVER}']");
+    let least = sharing.promised()?;
+    Some(format!("!('memory' in {capacity}) || {capacity}.memory.compareTo(quantity('{least}')) >= 0").into())
+}
+
+fn by_capacity(pod: Pod<'_>, sharing: &Sharing, device_class: &Name, cards: &Cards) -> Result<Shared, Refused> {
     let Some(memory) = pod.annotation(MEMORY).or(sharing.memory_per_slot.as_deref()) else {
         return refused(
             422,
             format!("say how much memory of the card the pod needs: {MEMORY}: 10Gi (the policy has no memoryPerSlot)"),
         );
     };
-    match Quantity::size(memory) {
-        Some(bytes) => Ok(Shared::Capacity {
-            device_class: device_class.clone(),
-            bytes,
-        }),
-        None => refused(400, format!("{MEMORY}: {} is not a size like 10Gi", shown(memory))),
-    }
+    let Some(bytes) = Quantity::size(memory) else {
+        return refused(400, format!("{MEMORY}: {} is not a size like 10Gi", shown(memory)));
+    };
+    let made = cards.capacity(device_class, bytes);
+    made.map_or_else(
+        || {
+            let most = cards
+                .spelled
+                .values()
+                .max()
+                .map(|m| super::offer::bytes(*m))
+                .unwrap_or_default();
+            refused(
+                422,
+                format!("no card that is shared here has {memory}; the largest has {most}"),
+            )
+        },
+        Ok,
+    )
 }
 
-/// Some device that the resource stands for may be given to several claims.
-fn has_capacity(snapshot: &Snapshot, resource: &str, class: &Name) -> bool {
-    let pools = snapshot.pools.iter().flatten().map(|state| &state.pool);
-    let mut pools = pools.filter(|pool| snapshot.may_hold(resource, Some(class), &pool.driver));
-    pools.any(|pool| pool.devices.iter().any(|d| d.device.allow_multiple))
+/// What the cluster has for pods that share, of the devices that a resource and its class stand for.
+#[derive(Debug, Default)]
+struct Cards {
+    /// How slices spell the memory of devices that are given in shares, with the most of any; by name.
+    spelled: BTreeMap<Name, Quantity>,
+    /// The driver of cards that are not, with the most memory of any.
+    plain: Option<(Name, Quantity)>,
+}
+
+impl Cards {
+    /// `only`: of this wattage class.
+    fn of(snapshot: &Snapshot, resource: &str, class: &Name, only: Option<&str>) -> Self {
+        let mut cards = Self::default();
+        let of_class = |class: Option<&Name>| only.is_none_or(|only| class.is_some_and(|class| **class == *only));
+        let pools = snapshot.pools.iter().flatten().map(|state| &*state.pool);
+        for pool in pools.filter(|pool| snapshot.may_hold(resource, Some(class), &pool.driver)) {
+            let kinds = pool.summary().kinds.iter();
+            for kind in kinds.filter(|k| !k.partition && of_class(k.class.as_ref())) {
+                let memory = kind.memory.unwrap_or(Quantity::ZERO);
+                if cards.plain.as_ref().is_none_or(|(_, most)| *most < memory) {
+                    cards.plain = Some((pool.driver.clone(), memory));
+                }
+            }
+            // Only where there may be any: of most pools not every device is looked at.
+            if pool.summary().special.is_empty() {
+                continue;
+            }
+            let shared = pool.devices.iter().filter(|d| d.device.is_shared());
+            for d in shared.filter(|d| of_class(d.classified.class.as_ref())) {
+                let memory = d.device.capacity.iter().find(|(name, _)| &*name.name == "memory");
+                if let Some((name, capacity)) = memory {
+                    let spelled = capacity.spelled(name).to_string().into();
+                    let most = cards.spelled.entry(spelled).or_insert(capacity.value);
+                    *most = capacity.value.max(*most);
+                }
+            }
+        }
+        cards
+    }
+
+    /// A part of a shared card, else a whole one: nobody waits beside a card that is free. None: no shared card is so large.
+    fn capacity(&self, device_class: &Name, bytes: i64) -> Option<Shared> {
+        let least = Quantity::from_integer(bytes);
+        let spelled = self.spelled.iter().filter(|(_, most)| **most >= least);
+        let spelled: Vec<Name> = spelled.map(|(name, _)| name.clone()).take(MOST_SPELLINGS).collect();
+        let card = self.plain.as_ref().filter(|(_, most)| *most >= least);
+        let card = card.map(|(driver, _)| {
+            let capacity = format!("device.capacity['{driver}']");
+            let memory = format!("{capacity}.memory.compareTo(quantity('{bytes}')) >= 0");
+            format!("device.driver == '{driver}' && 'memory' in {capacity} && {memory}").into()
+        });
+        (!spelled.is_empty()).then(|| Shared::Capacity {
+            device_class: device_class.clone(),
+            bytes,
+            spelled,
+            card,
+        })
+    }
 }
 
 /// The pod was here before: it names a claim of that share, or a template for a slot.
@@ -208,26 +308,52 @@ fn names_ours(pod: Pod<'_>, share: &str) -> bool {
 pub(super) fn named(snapshot: &Snapshot, sharing: Option<&Sharing>, pod: &Value) -> Vec<Shared> {
     const MOST: usize = 128;
     let Some(sharing) = sharing else { return vec![] };
-    let classes = || snapshot.classes.iter().map(|(class, _)| class.clone());
     let entries = Pod(pod).spec_list("resourceClaims").iter().take(MOST);
-    let again = |entry: &Value| {
-        if let Some(name) = entry["resourceClaimName"].as_str() {
+    let named = |entry: &'_ Value| match entry["resourceClaimName"].as_str() {
+        Some(claim) => again(snapshot, sharing, Named::Claim(claim)),
+        None => again(
+            snapshot,
+            sharing,
+            Named::Template(entry["resourceClaimTemplateName"].as_str()?),
+        ),
+    };
+    entries.filter_map(named).collect()
+}
+
+/// What a pod names to share a device by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named<'a> {
+    Claim(&'a str),
+    Template(&'a str),
+}
+
+/// What has the name, as today's policy makes it. None: it is none of ours, or of another policy.
+pub(super) fn again(snapshot: &Snapshot, sharing: &Sharing, named: Named<'_>) -> Option<Shared> {
+    let classes = snapshot.classes.iter().map(|(class, _)| class.clone());
+    let made: Vec<Shared> = match named {
+        Named::Claim(name) => {
             let share = Share::of_name(name)?;
             let parameters: Name = sharing.parameters().to_string().into();
-            let mut made = classes().map(|device_class| Shared::Claim {
+            let of = |device_class| Shared::Claim {
                 share: share.name.into(),
                 slots: sharing.slots,
                 device_class,
                 parameters: parameters.clone(),
-            });
-            return made.find(|s| *s.name() == *name);
+                selector: large_enough(sharing),
+            };
+            classes.map(of).collect()
         }
-        let name = entry["resourceClaimTemplateName"].as_str()?;
-        let bytes = bytes_in(name)?;
-        let mut made = classes().map(|device_class| Shared::Capacity { device_class, bytes });
-        made.find(|s| *s.name() == *name)
+        Named::Template(name) => {
+            let bytes = bytes_in(name)?;
+            let of = |device_class: Name| {
+                let cards = Cards::of(snapshot, "", &device_class, sharing.class.as_deref());
+                cards.capacity(&device_class, bytes)
+            };
+            classes.filter_map(of).collect()
+        }
     };
-    entries.filter_map(again).collect()
+    let (Named::Claim(name) | Named::Template(name)) = named;
+    made.into_iter().find(|s| *s.name() == *name)
 }
 
 /// The class that the pod is to have: that of the policy, where it shares devices of one only.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::naming;
 use crate::convert::MANAGED_BY;
 use crate::model::{
-    Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Count, DeviceRequest, Labels, Name, NamespacedName, QualifiedName,
-    Quantity, Request, RequestKind, SHARE, SLOT_TEMPLATES, SLOTS, Share, unhashed,
+    CARD, Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Count, DeviceRequest, Labels, Name, NamespacedName,
+    QualifiedName, Quantity, Request, RequestKind, SHARE, SLOT_TEMPLATES, SLOTS, Share, SubRequest, unhashed,
 };
 use crate::policy::SHARING_DRIVER;
 
@@ -28,9 +28,26 @@ pub enum Shared {
         device_class: Name,
         /// Opaque configuration for the driver, as JSON text.
         parameters: Name,
+        /// Which cards are large enough for all slots, in CEL. None: any.
+        selector: Option<Name>,
     },
     /// A ResourceClaimTemplate: each has a claim of its own, for so many bytes of a device.
-    Capacity { device_class: Name, bytes: i64 },
+    Capacity {
+        device_class: Name,
+        bytes: i64,
+        /// How slices spell the capacity that is asked for, each once, in order; never empty.
+        spelled: Vec<Name>,
+        /// Which whole cards do where no shared one has room, in CEL. None: none does.
+        card: Option<Name>,
+    },
+}
+
+/// One way to serve a request for capacity.
+struct Choice<'a> {
+    name: String,
+    selector: &'a str,
+    /// Of which capacity how much. None: the whole device.
+    takes: Option<(&'a Name, i64)>,
 }
 
 /// Bytes of a slot's template, by its name alone.
@@ -59,9 +76,9 @@ impl Shared {
                 slots: *slots,
             }
             .claim_name(&hash),
-            Self::Capacity { device_class, bytes } => {
-                format!("{SLOT_TEMPLATES}{}-{bytes}-{hash}", naming::label(device_class)).into()
-            }
+            Self::Capacity {
+                device_class, bytes, ..
+            } => format!("{SLOT_TEMPLATES}{}-{bytes}-{hash}", naming::label(device_class)).into(),
         }
     }
 
@@ -82,18 +99,62 @@ impl Shared {
             json!({"deviceClassName": &**self.device_class(), "allocationMode": "ExactCount", "count": 1});
         let mut devices = json!({});
         match self {
-            Self::Claim { parameters, .. } => {
+            Self::Claim {
+                parameters, selector, ..
+            } => {
+                if let Some(selector) = selector {
+                    exactly["selectors"] = json!([{"cel": {"expression": &**selector}}]);
+                }
                 let parameters: Value = serde_json::from_str(parameters).unwrap_or_default();
                 let opaque = json!({"driver": SHARING_DRIVER, "parameters": parameters});
                 devices["config"] = json!([{"requests": [REQUEST], "opaque": opaque}]);
             }
-            Self::Capacity { bytes, .. } => {
-                exactly["selectors"] = json!([{"cel": {"expression": SHAREABLE}}]);
-                exactly["capacity"] = json!({"requests": {"memory": bytes.to_string()}});
+            Self::Capacity { .. } => {
+                let choices = self.choices().into_iter().map(|choice| {
+                    let mut request = exactly.clone();
+                    request["selectors"] = json!([{"cel": {"expression": choice.selector}}]);
+                    if let Some((name, bytes)) = choice.takes {
+                        request["capacity"] = json!({"requests": {&**name: bytes.to_string()}});
+                    }
+                    (choice.name, request)
+                });
+                let mut choices: Vec<(String, Value)> = choices.collect();
+                devices["requests"] = match choices.pop() {
+                    Some((_, only)) if choices.is_empty() => json!([{"name": REQUEST, "exactly": only}]),
+                    last => {
+                        let named = choices.into_iter().chain(last).map(|(name, mut request)| {
+                            request["name"] = json!(name);
+                            request
+                        });
+                        json!([{"name": REQUEST, "firstAvailable": named.collect::<Vec<_>>()}])
+                    }
+                };
+                return json!({"devices": devices});
             }
         }
         devices["requests"] = json!([{"name": REQUEST, "exactly": exactly}]);
         json!({"devices": devices})
+    }
+
+    /// The ways to serve a request for capacity, best first.
+    fn choices(&self) -> Vec<Choice<'_>> {
+        let Self::Capacity {
+            bytes, spelled, card, ..
+        } = self
+        else {
+            return vec![];
+        };
+        let slot = |(i, name)| Choice {
+            name: format!("slot-{i}"),
+            selector: SHAREABLE,
+            takes: Some((name, *bytes)),
+        };
+        let whole = card.iter().map(|selector| Choice {
+            name: CARD.to_owned(),
+            selector,
+            takes: None,
+        });
+        spelled.iter().enumerate().map(slot).chain(whole).collect()
     }
 
     /// The whole object (resource.k8s.io/v1).
@@ -125,22 +186,44 @@ impl Shared {
             capacity: vec![],
         };
         let mut config = vec![];
+        let mut kind = None;
         match self {
-            Self::Claim { parameters, .. } => config.push(ConfigEntry {
-                requests: vec![REQUEST.into()],
-                driver: SHARING_DRIVER.into(),
-                parameters: parameters.clone(),
-            }),
-            Self::Capacity { bytes, .. } => {
-                request.selectors.push(SHAREABLE.into());
-                let memory = QualifiedName::parse("memory", &Name::from(""));
-                request.capacity.push((memory, Quantity::from_integer(*bytes)));
+            Self::Claim {
+                parameters, selector, ..
+            } => {
+                request.selectors.extend(selector.clone());
+                config.push(ConfigEntry {
+                    requests: vec![REQUEST.into()],
+                    driver: SHARING_DRIVER.into(),
+                    parameters: parameters.clone(),
+                });
+            }
+            Self::Capacity { .. } => {
+                let choices = self.choices().into_iter().map(|choice| {
+                    let takes = choice.takes.map(|(name, bytes)| {
+                        let name = QualifiedName::parse(name, &Name::from(""));
+                        (name, Quantity::from_integer(bytes))
+                    });
+                    SubRequest {
+                        name: choice.name.into(),
+                        request: DeviceRequest {
+                            selectors: vec![choice.selector.into()],
+                            capacity: takes.into_iter().collect(),
+                            ..request.clone()
+                        },
+                    }
+                });
+                let mut choices: Vec<SubRequest> = choices.collect();
+                kind = match choices.len() {
+                    1 => choices.pop().map(|only| RequestKind::Exactly(only.request)),
+                    _ => Some(RequestKind::FirstAvailable(choices)),
+                };
             }
         }
         ClaimSpec {
             requests: vec![Request {
                 name: REQUEST.into(),
-                kind: RequestKind::Exactly(request),
+                kind: kind.unwrap_or(RequestKind::Exactly(request)),
             }],
             config,
             ..ClaimSpec::default()
@@ -175,6 +258,7 @@ impl Shared {
             slots: share.slots,
             device_class: asked.class.clone(),
             parameters: config.parameters.to_string().into(),
+            selector: asked.selectors.first().cloned(),
         };
         made.is(claim).then_some(made)
     }
@@ -185,12 +269,17 @@ impl Shared {
         let [request] = template.spec.requests.as_slice() else {
             return None;
         };
-        let RequestKind::Exactly(asked) = &request.kind else {
-            return None;
+        let choices: Vec<&DeviceRequest> = match &request.kind {
+            RequestKind::Exactly(asked) => vec![asked],
+            RequestKind::FirstAvailable(choices) => choices.iter().map(|c| &c.request).collect(),
         };
+        let spelled = choices.iter().filter_map(|c| c.capacity.first());
+        let card = choices.iter().find(|c| c.capacity.is_empty());
         let made = Self::Capacity {
-            device_class: asked.class.clone(),
+            device_class: choices.first()?.class.clone(),
             bytes,
+            spelled: spelled.map(|(name, _)| name.to_string().into()).collect(),
+            card: card.and_then(|c| c.selectors.first()).cloned(),
         };
         made.is_template(template).then_some(made)
     }
@@ -209,6 +298,7 @@ mod tests {
             parameters: json!({"kind": "GpuConfig", "apiVersion": "x", "sharing": {"strategy": "MPS"}})
                 .to_string()
                 .into(),
+            selector: (slots > 2).then(|| "device.driver == 'gpu.nvidia.com'".into()),
         }
     }
 
@@ -243,13 +333,21 @@ mod tests {
         assert_eq!(Shared::made(&unmarked), None);
         assert_eq!(Shared::made(&forged), None);
 
-        let slot = Shared::Capacity {
-            device_class: "gpu.nvidia.com".into(),
-            bytes: 10 << 30,
-        };
-        let Object::Template(template) = read(&slot) else {
-            panic!("a template")
-        };
-        assert_eq!(Shared::made_template(&template), Some(slot));
+        for (spelled, card) in [
+            (&["memory"][..], None),
+            (&["gpu.nvidia.com/memory", "memory"], None),
+            (&["memory"], Some("device.driver == 'gpu.nvidia.com'".into())),
+        ] {
+            let slot = Shared::Capacity {
+                device_class: "gpu.nvidia.com".into(),
+                bytes: 10 << 30,
+                spelled: spelled.iter().map(|s| (*s).into()).collect(),
+                card,
+            };
+            let Object::Template(template) = read(&slot) else {
+                panic!("a template")
+            };
+            assert_eq!(Shared::made_template(&template), Some(slot));
+        }
     }
 }

@@ -122,6 +122,18 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask], slot: bool) 
             ));
         }
     }
+    if pod.annotation(SHARE).is_some_and(|name| name != "false") && asks.is_empty() && !claims {
+        say(format!(
+            "wattlane: {SHARE} is for the one card that a pod asks for (nvidia.com/gpu: 1), and the pod asks for none"
+        ));
+    }
+    for key in [SHARE, MEMORY, PARTITION] {
+        if pod.annotation(key).is_none() && pod.annotations().any(|k| k == key) {
+            say(format!(
+                "wattlane: {key} is empty, which means nothing: the pod is treated as without it"
+            ));
+        }
+    }
     for ask in asks.iter().filter(|a| a.count > 1 && a.may_be_parts()) {
         say(format!(
             "wattlane: partitions have no peer-to-peer: {} of {} reach each other through the host",

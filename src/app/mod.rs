@@ -28,7 +28,7 @@ use crate::publish::{self, Fits, IndexHandle, Poke, Reader};
 use crate::selector::Selectors;
 use crate::server::Turns;
 use crate::server::handlers::Handlers;
-use crate::snapshot::NodeEntry;
+use crate::snapshot::{NodeEntry, Pool, SharedMemory};
 
 pub use logging::{LogArgs, LogFormat};
 pub use net::{App, Kept, Net, TlsFiles, serve};
@@ -126,6 +126,17 @@ impl Core {
                     fits.map(move |(profile, count)| (name.clone(), profile, count))
                 };
                 metrics.partitions(snapshot.nodes().flat_map(|(_, node)| of(node)).collect());
+                let shared = |node: &NodeEntry| {
+                    let of_pool = |(pool, memory): (&Pool, SharedMemory)| {
+                        (
+                            node.node.name.to_string(),
+                            format!("{}/{}", pool.driver, pool.name),
+                            memory.left,
+                        )
+                    };
+                    snapshot.shared_memory(node).map(of_pool).collect::<Vec<_>>()
+                };
+                metrics.shared_memory(snapshot.nodes().flat_map(|(_, node)| shared(node)));
             }
             metrics
                 .snapshot_version
@@ -217,6 +228,14 @@ impl Core {
         let told = move |swept: Swept| counted.swept(swept.as_str());
         let sweep = admission::sweep(self.cluster.clone(), self.reader.clone(), may, told);
         self.supervise("template sweeper", sweep);
+    }
+
+    /// Makes shared claims anew that were deleted while pods wait for them, until the service stops and while this replica
+    /// leads.
+    pub fn spawn_remake(&self) {
+        let (core, admitter) = (self.clone(), self.admitter.clone());
+        let may = move || core.leads() && core.readiness.missing().is_empty();
+        self.supervise("shared claims", async move { admission::remake(&admitter, may).await });
     }
 
     /// A critical task that never ends by itself, until the service stops.

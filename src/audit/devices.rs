@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{Finding, Kind, Subject, listed};
-use crate::model::{Claim, DeviceId, DeviceResult, Name, Quantity};
+use crate::model::{Claim, DeviceId, DeviceResult, Name, Quantity, node_mode};
 use crate::snapshot::{Pool, PoolHealth, PoolState, Snapshot};
 
 pub(super) type Pools<'a> = HashMap<(&'a Name, &'a Name), &'a PoolState>;
@@ -28,6 +28,7 @@ pub(super) fn look(snapshot: &Snapshot, findings: &mut Vec<Finding>) {
     let mut claims: Vec<&Claim> = snapshot.claims.iter().map(|(_, claim)| &**claim).collect();
     claims.sort_by_key(|claim| &claim.key);
     given_twice(&claims, &pools, findings);
+    modes_mixed(&claims, &pools, findings);
     findings.extend(claims.iter().filter_map(|claim| vanished(snapshot, claim, &pools)));
     pools.values().for_each(|state| overdrawn(state, findings));
 }
@@ -132,6 +133,44 @@ fn published<'a>(pools: &Pools<'a>, id: &DeviceId) -> Option<(&'a PoolState, u32
 
 fn is_partition(pools: &Pools<'_>, id: &DeviceId) -> bool {
     published(pools, id).is_some_and(|(state, at)| state.pool.devices[at as usize].device.is_partition())
+}
+
+/// The cards of a node have one mode together (`model::node_mode`), and claims hold devices of several.
+fn modes_mixed(claims: &[&Claim], pools: &Pools<'_>, findings: &mut Vec<Finding>) {
+    // By pool, then by mode: the claims.
+    let mut held: BTreeMap<(&Name, &Name), BTreeMap<&Name, Vec<&Claim>>> = BTreeMap::new();
+    for claim in claims {
+        for DeviceResult { id, .. } in results(claim) {
+            let device = pools.get(&(&id.driver, &id.pool)).and_then(|state| {
+                let at = *state.pool.by_name.get(&id.device)?;
+                state.pool.devices.get(at as usize)
+            });
+            if let Some(mode) = device.and_then(|d| d.device.node_mode(&id.driver)) {
+                let of = held.entry((&id.driver, &id.pool)).or_default().entry(mode).or_default();
+                if of.last().is_none_or(|last| last.key != claim.key) {
+                    of.push(claim);
+                }
+            }
+        }
+    }
+    for ((driver, pool), modes) in held.into_iter().filter(|(_, modes)| modes.len() > 1) {
+        let by = modes.iter().map(|(mode, claims)| {
+            let claims = listed(claims.iter().map(|claim| &claim.key));
+            format!("{mode} by {claims}")
+        });
+        findings.push(Finding {
+            kind: Kind::ModesMixed,
+            object: format!("Pool {driver}/{pool}"),
+            message: format!(
+                "all devices in use on its node need one {}, and claims hold several: {}. The driver can prepare those of \
+                 one only, and nothing of the node is given meanwhile. Delete the pods of all but one, and find out who \
+                 else than wattlane allocates devices of {driver}",
+                node_mode(driver).unwrap_or("mode"),
+                listed(by)
+            ),
+            subject: None,
+        });
+    }
 }
 
 fn shared(state: &PoolState, device: &Name) -> bool {

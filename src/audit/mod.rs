@@ -28,6 +28,8 @@ pub enum Kind {
     SlotsOverdrawn,
     /// Partitions of a card take more of its counters than there is.
     CountersOverdrawn,
+    /// Devices of several modes are in use on a node that has one for all.
+    ModesMixed,
     /// An allocation names a device that its driver does not publish any more.
     DeviceVanished,
     /// A device plugin gave a pod its GPUs where a DRA driver publishes the same cards.
@@ -51,11 +53,12 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::DeviceGivenTwice,
         Self::CapacityOverdrawn,
         Self::SlotsOverdrawn,
         Self::CountersOverdrawn,
+        Self::ModesMixed,
         Self::DeviceVanished,
         Self::UnknownHolder,
         Self::PodWithoutDevices,
@@ -74,6 +77,7 @@ impl Kind {
             Self::CapacityOverdrawn => "capacity-overdrawn",
             Self::SlotsOverdrawn => "slots-overdrawn",
             Self::CountersOverdrawn => "counters-overdrawn",
+            Self::ModesMixed => "modes-mixed",
             Self::DeviceVanished => "device-vanished",
             Self::UnknownHolder => "unknown-holder",
             Self::PodWithoutDevices => "pod-without-devices",
@@ -94,6 +98,7 @@ impl Kind {
             Self::CapacityOverdrawn => "CapacityOverdrawn",
             Self::SlotsOverdrawn => "SlotsOverdrawn",
             Self::CountersOverdrawn => "CountersOverdrawn",
+            Self::ModesMixed => "ModesMixed",
             Self::DeviceVanished => "DeviceVanished",
             Self::UnknownHolder => "UnknownHolder",
             Self::PodWithoutDevices => "PodWithoutDevices",

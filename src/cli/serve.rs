@@ -177,6 +177,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     core.spawn_reload();
     if embedded.is_none() {
         core.spawn_sweep();
+        core.spawn_remake();
     }
     let leads = core.clone();
     core.spawn_audit(Duration::from_secs(args.audit_every), move || leads.leads());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ledger::{Holder, Use};
-use crate::model::{QualifiedName, Quantity};
+use crate::model::{QualifiedName, Quantity, node_mode};
 use crate::snapshot::{HoldId, Pool, PoolState};
 
 /// The pool with everything that is held of it, holds last.
@@ -29,6 +29,10 @@ pub(super) fn check(state: &PoolState, held: &Use) -> Result<(), String> {
     let device = &state.pool.devices[ix as usize].device;
     if state.taken.contains(ix as usize) {
         return Err("is taken".to_owned());
+    }
+    if let Some(mode) = state.mode_against(ix as usize) {
+        let of = node_mode(&state.pool.driver).unwrap_or("mode");
+        return Err(format!("needs another {of} than {mode}, which is in use on its node"));
     }
     let shares = state.shared.get(&ix);
     if held.share.is_none() {
@@ -74,6 +78,7 @@ pub(super) fn freed(old: &PoolState, new: &PoolState) -> bool {
             .iter()
             .zip(&new.counters_left)
             .any(|(old, new)| old.iter().zip(new).any(|(o, n)| n > o))
+        || old.modes.iter().any(|mode| !new.modes.contains(mode))
         || old.shared.iter().any(|(ix, sums)| {
             let now = new.shared.get(ix);
             now.is_none_or(|now| sums.iter().any(|(name, was)| sum(now, name) < *was))

@@ -14,6 +14,8 @@ pub(super) struct Sharing {
     left: IntGaugeVec,
     /// Node and pool.
     series: Series<String, 2>,
+    memory: IntGaugeVec,
+    of_memory: Series<String, 2>,
 }
 
 impl Sharing {
@@ -29,12 +31,22 @@ impl Sharing {
             ),
             &["node", "pool"],
         )?;
+        let memory = IntGaugeVec::new(
+            Opts::new(
+                "wattlane_shared_memory_left_bytes",
+                "Memory left on cards with consumable capacity, reservations and holds taken off; the first 256 nodes and pools.",
+            ),
+            &["node", "pool"],
+        )?;
+        r.register(Box::new(memory.clone()))?;
         r.register(Box::new(devices.clone()))?;
         r.register(Box::new(left.clone()))?;
         Ok(Self {
             devices,
             left,
             series: Series::default(),
+            memory,
+            of_memory: Series::default(),
         })
     }
 }
@@ -42,7 +54,9 @@ impl Sharing {
 impl super::Metrics {
     /// The allocated shared claims as they are now: node, pool and slots left. Series of what is gone go too.
     pub fn sharing(&self, claims: impl Iterator<Item = (String, String, usize)>) {
-        let Sharing { devices, left, series } = &self.sharing;
+        let Sharing {
+            devices, left, series, ..
+        } = &self.sharing;
         let mut sums: BTreeMap<[String; 2], i64> = BTreeMap::new();
         let mut count = 0;
         for (node, pool, slots) in claims {
@@ -53,6 +67,20 @@ impl super::Metrics {
         series.only(sums.keys().take(MOST).cloned(), &[left]);
         for (labels, slots) in sums.into_iter().take(MOST) {
             left.with_label_values(&labels).set(slots);
+        }
+    }
+}
+
+impl super::Metrics {
+    /// Memory left on cards with consumable capacity as it is now: node, pool and bytes, each pair once.
+    pub fn shared_memory(&self, cards: impl Iterator<Item = (String, String, i128)>) {
+        let Sharing { memory, of_memory, .. } = &self.sharing;
+        let cards: BTreeMap<[String; 2], i128> = cards.map(|(node, pool, left)| ([node, pool], left)).collect();
+        of_memory.only(cards.keys().take(MOST).cloned(), &[memory]);
+        for (labels, left) in cards.into_iter().take(MOST) {
+            memory
+                .with_label_values(&labels)
+                .set(i64::try_from(left).unwrap_or(i64::MAX));
         }
     }
 }
@@ -80,6 +108,14 @@ mod tests {
             !page.contains("n1") && page.contains("wattlane_shared_claims 1\n"),
             "{page}"
         );
+        metrics.shared_memory(std::iter::once(("n1".to_owned(), "d/n1".to_owned(), 25 << 30)));
+        let line = format!(
+            "wattlane_shared_memory_left_bytes{{node=\"n1\",pool=\"d/n1\"}} {}",
+            25_i64 << 30
+        );
+        assert!(metrics.render().lines().any(|l| l == line));
+        metrics.shared_memory(std::iter::empty());
+        assert!(!metrics.render().contains("shared_memory_left_bytes{"));
         metrics.sharing((0..300).map(|i| of(&format!("x{i:03}"), 1)));
         let page = metrics.render();
         assert!(page.contains("x255") && !page.contains("x256"), "bounded");

@@ -10,6 +10,7 @@ mod claim;
 mod conditions;
 mod device;
 mod duration;
+mod mode;
 mod node;
 mod pod;
 mod power;
@@ -31,6 +32,7 @@ pub use device::{
     Slice, Taint, TaintRule, Toleration,
 };
 pub use duration::go_duration;
+pub use mode::node_mode;
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
 pub use pod::{
     ADMITTED, CLASS, DEFAULT_SCHEDULER, GATE, GROUP, MEMORY, MIRROR, MIX, PARTITION, Pod, PodClaim, PodClaimSource,

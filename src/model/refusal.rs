@@ -34,6 +34,8 @@ pub enum Reason {
     Constraint,
     /// Shared counters (partitions) or consumable capacity are used up.
     CapacityExhausted,
+    /// Free devices need another mode than the one that their node has by what is in use (`model::node_mode`).
+    NodeMode,
     /// Topology `required` cannot be met.
     Topology,
     /// A power domain would be over its budget.
@@ -55,7 +57,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Reason; 24] = [
+    pub const ALL: [Reason; 25] = [
         Self::UnknownNode,
         Self::ClaimMissing,
         Self::ClaimUnusable,
@@ -71,6 +73,7 @@ impl Reason {
         Self::SelectorError,
         Self::Constraint,
         Self::CapacityExhausted,
+        Self::NodeMode,
         Self::Topology,
         Self::PowerBudget,
         Self::NamespaceLimit,
@@ -99,6 +102,7 @@ impl Reason {
             Self::SelectorError => "selector_error",
             Self::Constraint => "constraint",
             Self::CapacityExhausted => "capacity_exhausted",
+            Self::NodeMode => "node_mode",
             Self::Topology => "topology",
             Self::PowerBudget => "power_budget",
             Self::NamespaceLimit => "namespace_limit",

@@ -187,12 +187,15 @@ impl Shape {
     /// Measured in a churn of 100 A100 (loadtest, `mig`): with all alike it accepts at least as many as greedy
     /// fragmentation does with the mix known, in each of three mixes. Without the sizes, what is small outvotes the rest.
     pub fn worth(&self, state: State, mix: &[u32]) -> u32 {
-        let weighed = self.fits(state).iter().zip(&self.sizes).enumerate();
-        let sum = weighed.fold(0_u64, |sum, (p, (fits, size))| {
-            let asked = mix.get(p).copied().unwrap_or(1);
-            sum + u64::from(*fits) * u64::from(*size) * u64::from(asked)
-        });
+        let sum = (0..self.profiles.len()).fold(0, |sum: u64, profile| sum + self.worth_of(state, profile, mix));
         u32::try_from(sum).unwrap_or(u32::MAX)
+    }
+
+    /// The part of one profile in it.
+    pub fn worth_of(&self, state: State, profile: usize, mix: &[u32]) -> u64 {
+        let fits = self.fits(state).get(profile).copied().unwrap_or(0);
+        let size = self.sizes.get(profile).copied().unwrap_or(0);
+        u64::from(fits) * u64::from(size) * u64::from(mix.get(profile).copied().unwrap_or(1))
     }
 
     /// The least that a cut takes of what any occupancy is worth: one of its own profile fits no more.

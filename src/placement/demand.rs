@@ -193,9 +193,9 @@ impl Demand {
     /// What can be said about a node without looking at its devices.
     pub(super) fn admit(&self, ctx: Context<'_>, node: &NodeEntry) -> Result<(), Refusal> {
         for (name, mapped) in &self.extended {
-            if !self.parts && Snapshot::gives_parts(name, &node.node.labels) {
+            if let Some(how) = Snapshot::gives_parts(name, &node.node.labels).filter(|_| !self.parts) {
                 let words = format!(
-                    "the device plugin here gives {name} in parts that several pods share, and the pod asks for whole ones \
+                    "the device plugin here gives {name} {how}, and the pod asks for whole ones \
                      ({SHARE} on the pod says that a part will do)"
                 );
                 return Err(Refusal::new(Reason::UnservedExtendedResource, words));
@@ -295,7 +295,15 @@ fn claim_of<'a>(ctx: Context<'a>, pod: &Pod, entry: &PodClaim) -> Result<Option<
         let words = "needs either resourceClaimName or resourceClaimTemplateName; other sources are not supported";
         return Err(unsupported("the pod's claim", &entry.name, words));
     }
-    let missing = |name: &str| Refusal::new(Reason::ClaimMissing, format!("claim {name} is not there yet"));
+    let missing = |name: &str| {
+        let words = match Share::of_name(name) {
+            Some(_) => format!(
+                "shared claim {name} is gone: it is made anew, unless the policy makes another by now; then make the pod anew"
+            ),
+            None => format!("claim {name} is not there yet"),
+        };
+        Refusal::new(Reason::ClaimMissing, words)
+    };
     let name = entry.claim_name().ok_or_else(|| missing(&entry.name))?;
     let key = pod.claim_key(name);
     let claim = ctx.snapshot.claim(&key).ok_or_else(|| missing(name))?;
@@ -359,8 +367,10 @@ impl NewClaim {
             PodClaimSource::Claim(name) if Share::of_name(name).is_some() => name,
             PodClaimSource::Claim(_) | PodClaimSource::Other => return,
         };
-        // A slot of consumable capacity is a part of a card by its own words.
+        // A slot of consumable capacity is a part of a card by its own words; where it may be a card, that is a whole one.
         if name.starts_with(SLOT_TEMPLATES) {
+            let cards = alternatives.filter(|a| a.name.rsplit('/').next() == Some(CARD));
+            cards.for_each(|a| a.meant = Meant::Cards);
             return;
         }
         if name.starts_with(CARDS) {

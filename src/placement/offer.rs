@@ -5,7 +5,7 @@ use super::capacity::{consumption, serves};
 use super::demand::{Alternative, Demand, Meant};
 use super::view::{Dev, Purpose};
 use super::words::Stages;
-use crate::model::{Count, Device, Effect, Name, QualifiedName, Quantity, Taint, Toleration};
+use crate::model::{Count, Device, Effect, Name, QualifiedName, Quantity, Taint, Toleration, node_mode};
 use crate::snapshot::{Pool, PoolState};
 
 /// What the node has for one alternative of a request.
@@ -22,6 +22,8 @@ pub(super) struct Offer<'a> {
     pub(super) classed: bool,
     pub(super) stages: Stages,
     pub(super) taint: Option<(&'a Name, &'a Taint)>,
+    /// A mode of the node that kept a free device away: attribute, and what is in use.
+    pub(super) mode: Option<(&'static str, &'a Name)>,
 }
 
 #[derive(Debug)]
@@ -53,11 +55,19 @@ impl<'a> Offer<'a> {
             classed: false,
             stages: Stages::default(),
             taint: None,
+            mode: None,
         }
     }
 
     /// A device that matches goes through the steps that do not depend on what else is chosen.
-    pub(super) fn add(&mut self, demand: &Demand, state: &PoolState, position: usize, dev: &Dev<'a>, purpose: Purpose) {
+    pub(super) fn add(
+        &mut self,
+        demand: &Demand,
+        state: &'a PoolState,
+        position: usize,
+        dev: &Dev<'a>,
+        purpose: Purpose,
+    ) {
         let wanted = &self.alternative.request;
         let device: &'a Device = &dev.info.device;
         let driver = &state.pool.driver;
@@ -90,6 +100,14 @@ impl<'a> Offer<'a> {
             return;
         }
         self.stages.free += 1;
+        if !admin
+            && purpose == Purpose::Place
+            && let Some(mode) = state.mode_against(dev.at)
+        {
+            self.mode = self.mode.or(node_mode(driver).map(|of| (of, mode)));
+            return;
+        }
+        self.stages.agreed += 1;
         if let Some(taint) = blocking_taint(device, &wanted.tolerations) {
             self.taint.get_or_insert((&device.name, taint));
             return;

@@ -122,7 +122,7 @@ impl Order {
             fails: picks.iter().any(|i| offer.candidates[*i].failed),
             tangled: !offer.rules.is_empty() || {
                 let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);
-                devices.any(|d| !d.counters.is_empty())
+                devices.any(|d| !d.counters.is_empty() || d.mode.is_some())
             },
             by_power: {
                 let mut devices = picks.iter().map(|i| &view.devices[offer.candidates[*i].dev]);

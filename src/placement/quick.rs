@@ -187,6 +187,7 @@ impl<'a> Tally<'a> {
         s.free += free.count_ones();
         s.tolerated += usable.count_ones();
         s.wished += allowed.count_ones();
+        s.agreed = s.free;
         s.roomy = s.tolerated;
         for group in &summary.groups {
             let of_group = alive & group.devices.word(word);
@@ -478,6 +479,7 @@ impl<'a> Tally<'a> {
             all: false,
             stages: self.stages,
             taint: self.taint,
+            mode: None,
             unhealthy: self.unhealthy,
             by_class: &by_class[..len],
             wishes: &demand.wishes,

@@ -1,8 +1,11 @@
 //! Cards of one node that can be cut: what a choice of partitions takes from those who ask next.
 
+use std::collections::BTreeMap;
+
 use super::view::View;
 use crate::model::Name;
 use crate::partition::{Shape, State};
+use crate::snapshot::PoolState;
 
 /// The cards that devices of a view are cut from.
 #[derive(Debug, Default)]
@@ -10,6 +13,9 @@ pub(super) struct Slots<'a> {
     cards: Vec<Card<'a>>,
     /// By device of the view: its card, and which cut of it. Empty: no device is cut from a card.
     of: Vec<Option<(usize, usize)>>,
+    /// By pool of the view and mode of its node (`Summary::modes`), what others lose when the mode is put in force: the
+    /// partitions of all others. Only where none is yet.
+    modes: Vec<((usize, usize), u32)>,
     /// By device: the first of its card that is like it, by its place among the card's.
     ranks: Vec<usize>,
 }
@@ -57,7 +63,51 @@ impl<'a> Slots<'a> {
             slots.of.resize(view.devices.len(), None);
             slots.of[i] = Some((at, cut));
         }
+        for (pool, state) in view.pools.iter().enumerate() {
+            // One for all the cards of most drivers.
+            if state.modes.is_empty() && state.pool.summary().modes.len() > 1 {
+                slots.add_modes(pool, state, mix);
+            }
+        }
         slots
+    }
+
+    fn add_modes(&mut self, pool: usize, state: &PoolState, mix: &[(Name, u32)]) {
+        // By mode, profile and card: once, however many devices are one.
+        let mut worth: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
+        let modes = state.pool.summary().modes.iter().enumerate();
+        for (mode, at) in modes.flat_map(|(mode, (_, of))| of.iter().map(move |at| (mode, at))) {
+            let Some((card, cut)) = state.pool.cuts.of(at) else {
+                continue;
+            };
+            let of_card = &state.pool.cuts.cards[card];
+            let (shape, profile) = (&of_card.shape, of_card.shape.profile(cut));
+            worth.entry((mode, card, profile)).or_insert_with(|| {
+                let weights = weights(shape.profiles(), mix);
+                let left = of_card.state(state);
+                left.map_or(0, |left| shape.worth_of(left, profile, &weights))
+            });
+        }
+        let of = |mode: usize| {
+            worth
+                .iter()
+                .filter(move |((m, ..), _)| *m != mode)
+                .map(|(_, worth)| worth)
+        };
+        let all = (0..state.pool.summary().modes.len()).map(|mode| {
+            let lost = of(mode).fold(0, |sum: u64, worth| sum.saturating_add(*worth));
+            ((pool, mode), u32::try_from(lost).unwrap_or(u32::MAX))
+        });
+        self.modes.extend(all);
+    }
+
+    /// What others lose when the mode is put in force on the node of a pool of the view.
+    pub(super) fn mode_loses(&self, pool: usize, mode: usize) -> Loss {
+        let known = self.modes.iter().find(|(of, _)| *of == (pool, mode));
+        Loss {
+            lost: known.map_or(0, |(_, lost)| *lost),
+            vacant: 0,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -57,7 +57,11 @@ pub(super) fn in_list_order(ctx: Context<'_>, demand: &Demand, node: &NodeEntry)
 fn in_tree_comes_to(view: &View<'_>, steps: &mut u32) -> Option<Outcome> {
     let how = How {
         classes: Classes::Any,
-        relaxed: Relaxed::default(),
+        // No rule of the in-tree allocator's.
+        relaxed: Relaxed {
+            modes: true,
+            ..Relaxed::default()
+        },
         first_only: true,
     };
     let mut first: Option<(Path, Outcome)> = None;

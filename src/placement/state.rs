@@ -17,6 +17,8 @@ pub(super) struct Relaxed {
     pub(super) power: bool,
     /// How many cards the pod may hold.
     pub(super) limit: bool,
+    /// One mode for all devices of a node.
+    pub(super) modes: bool,
     /// Counters, shares, and devices being given once.
     pub(super) room: bool,
 }
@@ -30,6 +32,8 @@ pub(super) struct State<'v> {
     drawn: Vec<((usize, usize, usize), i128)>,
     /// By rule: the values of the devices chosen under it, in order.
     values: Vec<Vec<&'v AttributeValue>>,
+    /// Of the chosen devices that need a mode of the node: pool, and which. All of a pool are the same.
+    modes: Vec<(usize, usize)>,
     /// None: no budget, or not looked at.
     meter: Option<Meter<'v>>,
     /// None: no limit of cards, or not looked at.
@@ -56,6 +60,7 @@ impl<'v> State<'v> {
             chosen: vec![Chosen::default(); view.devices.len()],
             drawn: vec![],
             values: vec![vec![]; view.rules.len()],
+            modes: vec![],
             meter: view.budget.as_ref().filter(|_| !relaxed.power).map(Meter::new),
             tally: view.limit.as_ref().filter(|_| !relaxed.limit).map(Tally::new),
             cuts: (!view.slots.is_empty()).then(|| view.slots.start()),
@@ -67,6 +72,7 @@ impl<'v> State<'v> {
         let admin = offer.alternative.request.admin_access;
         self.agrees(offer, candidate)
             && self.unheld(claim, candidate, admin)
+            && (admin || self.is_of_mode(candidate))
             && (self.relaxed.room || admin || self.has_room(candidate))
             && (admin || self.meter.as_ref().is_none_or(|m| m.fits(candidate)))
             && (admin || self.tally.as_ref().is_none_or(|t| t.fits(candidate)))
@@ -79,10 +85,16 @@ impl<'v> State<'v> {
 
     /// What others lose by the device, beside what is chosen.
     pub(super) fn loss(&self, candidate: &Candidate) -> Loss {
-        match &self.cuts {
-            Some(cuts) if !self.counts_already(candidate) => cuts.loses(candidate.dev),
-            _ => Loss::default(),
-        }
+        let Some(cuts) = self.cuts.as_ref().filter(|_| !self.counts_already(candidate)) else {
+            return Loss::default();
+        };
+        let dev = &self.view.devices[candidate.dev];
+        let first = |mode: &usize| !self.modes.contains(&(dev.pool, *mode));
+        let begun = dev
+            .mode
+            .filter(first)
+            .map(|mode| self.view.slots.mode_loses(dev.pool, mode));
+        cuts.loses(candidate.dev).plus(begun.unwrap_or_default())
     }
 
     /// What the device is interchangeable with for the card it is cut from, where nothing is chosen of that card.
@@ -102,6 +114,8 @@ impl<'v> State<'v> {
         if !admin {
             let counts_already = self.counts_already(candidate);
             self.draw(candidate, 1);
+            let dev = &self.view.devices[candidate.dev];
+            self.modes.extend(dev.mode.map(|mode| (dev.pool, mode)));
             if let Some(meter) = &mut self.meter {
                 meter.take(candidate);
             }
@@ -128,6 +142,9 @@ impl<'v> State<'v> {
         }
         if !admin {
             self.draw(candidate, -1);
+            if self.view.devices[candidate.dev].mode.is_some() {
+                self.modes.pop();
+            }
             if let Some(meter) = &mut self.meter {
                 meter.give_back(candidate);
             }
@@ -159,6 +176,14 @@ impl<'v> State<'v> {
                     }
                 }
             })
+    }
+
+    /// What is chosen of its node needs the same mode. What is in use already was looked at before.
+    fn is_of_mode(&self, candidate: &Candidate) -> bool {
+        let dev = &self.view.devices[candidate.dev];
+        let Some(mode) = dev.mode else { return true };
+        let mut of_node = self.modes.iter().filter(|(pool, _)| *pool == dev.pool);
+        self.relaxed.modes || of_node.next().is_none_or(|(_, chosen)| *chosen == mode)
     }
 
     /// A device goes to one taker; for admin access to one of each claim. One that is shared goes to any number.

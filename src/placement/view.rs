@@ -11,7 +11,7 @@ use super::quick::Place;
 use super::slots::Slots;
 use super::words::{Shortage, unhealthy, unhealthy_reason};
 use super::{Context, Topology};
-use crate::model::{AttributeValue, Constraint, Count, Name, Refusal};
+use crate::model::{AttributeValue, Constraint, Count, Name, Refusal, node_mode};
 use crate::snapshot::{NodeEntry, PoolDevice, PoolHealth, PoolState, Visible, Wiring};
 use crate::topology::Cards;
 
@@ -65,6 +65,8 @@ pub(super) struct Dev<'a> {
     pub(super) twins: Vec<usize>,
     /// Shares of it are given already, and so are its counters.
     pub(super) shared: bool,
+    /// The mode of the node that it needs: position in `Summary::modes` of its pool.
+    pub(super) mode: Option<usize>,
     /// Devices of one kind are interchangeable in the search.
     pub(super) kind: usize,
 }
@@ -294,6 +296,7 @@ impl<'a> View<'a> {
             counters: counters_of(&state.pool, &info.device),
             twins: vec![],
             shared: info.device.allow_multiple && state.shared.contains_key(&at_index),
+            mode: state.pool.mode(at),
             kind: 0,
         }
     }
@@ -343,7 +346,7 @@ impl<'a> View<'a> {
             let unlike =
                 dev.info.device.allow_multiple || !dev.counters.is_empty() || !dev.twins.is_empty() || one_card;
             let budget = self.budget.as_ref().map(|b| b.kind(i));
-            (unlike.then_some(i), dev.class, dev.watts, card(dev), budget)
+            (unlike.then_some(i), dev.class, dev.watts, card(dev), budget, dev.mode)
         });
         let likeness: Vec<_> = likeness.collect();
         let key = |i: usize| (&likeness[i], &members[i * width..][..width]);
@@ -364,6 +367,7 @@ impl<'a> View<'a> {
                     watts,
                     counts,
                     alone,
+                    dev.mode,
                 );
                 (sees, values(i).collect::<Vec<_>>())
             });
@@ -418,6 +422,12 @@ impl<'a> View<'a> {
         u32::try_from(offers.saturating_mul(self.devices.len()) / LOOKED_PER_STEP).unwrap_or(u32::MAX)
     }
 
+    /// The attribute in which what is chosen of one node agrees. None: no device here needs a mode.
+    pub(super) fn mode(&self) -> Option<&'static str> {
+        let of_mode = self.devices.iter().find(|dev| dev.mode.is_some())?;
+        node_mode(&self.pools[of_mode.pool].pool.driver)
+    }
+
     /// Why the offer alone has too few. None: it has enough.
     pub(super) fn shortage(&self, demand: &Demand, offer: &Offer<'a>, mix: bool) -> Option<Refusal> {
         Shortage {
@@ -426,6 +436,7 @@ impl<'a> View<'a> {
             all: offer.alternative.request.count == Count::All,
             stages: offer.stages,
             taint: offer.taint,
+            mode: offer.mode,
             unhealthy: self.unhealthy,
             by_class: &self.by_class(offer),
             wishes: &demand.wishes,

@@ -99,6 +99,15 @@ pub(super) fn nothing(demand: &Demand, view: &View<'_>, passes: &Passes, mix: bo
     }) {
         return constraint(view);
     }
+    if let Some(of) = view.mode()
+        && possible_without(Relaxed {
+            modes: true,
+            ..Relaxed::default()
+        })
+    {
+        let words = format!("what the pod asks for needs several {of}s at once, and all devices of a node have one");
+        return Refusal::new(Reason::NodeMode, words);
+    }
     if possible_without(Relaxed {
         room: true,
         ..Relaxed::default()

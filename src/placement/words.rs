@@ -18,6 +18,8 @@ pub(super) struct Stages {
     pub(super) wished: u32,
     /// ... and are not taken.
     pub(super) free: u32,
+    /// ... and are of the mode that the node has.
+    pub(super) agreed: u32,
     /// ... and have no taint in the way.
     pub(super) tolerated: u32,
     /// ... and have counters and capacity left.
@@ -34,6 +36,8 @@ pub(super) struct Shortage<'a> {
     pub(super) stages: Stages,
     /// A taint that kept a free device away, with the device.
     pub(super) taint: Option<(&'a Name, &'a Taint)>,
+    /// A mode of the node that kept a free device away: attribute, and what is in use.
+    pub(super) mode: Option<(&'static str, &'a Name)>,
     /// Driver and health of a pool that yields nothing.
     pub(super) unhealthy: Option<(&'a Name, &'a PoolHealth)>,
     /// Usable devices by wattage class, None for those without; each class once.
@@ -95,13 +99,15 @@ impl Shortage<'_> {
                 verb(s.free)
             );
             (Reason::NotEnoughFree, words)
+        } else if s.agreed < n {
+            (Reason::NodeMode, self.mode_words(&asked))
         } else if s.tolerated < n {
             let words = match self.taint {
                 Some((device, taint)) if s.tolerated == 0 => format!("{device} has taint {}", taint_words(taint)),
                 Some((device, taint)) => format!(
                     "{} of {} free {class} devices {} untainted, {asked}: {device} has taint {}",
                     s.tolerated,
-                    s.free,
+                    s.agreed,
                     verb(s.tolerated),
                     taint_words(taint)
                 ),
@@ -119,6 +125,20 @@ impl Shortage<'_> {
             return self.class_refusal(&asked);
         };
         Some(Refusal::new(reason, words))
+    }
+
+    fn mode_words(&self, asked: &str) -> String {
+        let (s, class) = (self.stages, &self.alternative.class.name);
+        let others = self.mode.map_or_else(
+            || "the others are of another".to_owned(),
+            |(of, mode)| format!("all of a node have one {of}, and {mode} is in use"),
+        );
+        format!(
+            "{} of {} free {class} devices {} of the node's mode, {asked}: {others}",
+            s.agreed,
+            s.free,
+            verb(s.agreed)
+        )
     }
 
     fn class_refusal(&self, asked: &str) -> Option<Refusal> {
@@ -240,6 +260,7 @@ const KEPT: usize = 64;
 struct Situation {
     stages: Stages,
     taint: Option<(Name, Taint)>,
+    mode: Option<(&'static str, Name)>,
     unhealthy: Option<(Name, PoolHealth)>,
     by_class: Vec<(Option<Name>, u32)>,
 }
@@ -264,6 +285,7 @@ impl Situation {
         Self {
             stages: s.stages,
             taint: s.taint.map(|(d, t)| (d.clone(), t.clone())),
+            mode: s.mode.map(|(of, mode)| (of, mode.clone())),
             unhealthy: s.unhealthy.map(|(d, h)| (d.clone(), h.clone())),
             by_class: s.by_class.iter().map(|(c, n)| (c.cloned(), *n)).collect(),
         }
@@ -271,6 +293,7 @@ impl Situation {
 
     fn is(&self, s: &Shortage<'_>) -> bool {
         self.stages == s.stages
+            && self.mode.as_ref().map(|(of, mode)| (*of, mode)) == s.mode
             && self.taint.as_ref().map(|(d, t)| (d, t)) == s.taint
             && self.unhealthy.as_ref().map(|(d, h)| (d, h)) == s.unhealthy
             && self.by_class.len() == s.by_class.len()

@@ -258,6 +258,22 @@ fn sharing(doubts: &mut Doubts, policy: &Policy, census: &Census, snapshot: Opti
             );
         }
         let pools = || snapshot.pools.iter().flatten().map(|state| &state.pool);
+        // Of any class: the snapshot may still have those of another policy.
+        let pools_of_driver = pools().filter(|pool| &*pool.driver == SHARING_DRIVER);
+        let kinds = pools_of_driver.flat_map(|pool| &pool.summary().kinds);
+        let cards = kinds.filter(|k| !k.partition).filter_map(|k| k.memory);
+        if let (Some(promised), Some(largest)) = (sharing.promised().map(Quantity::from_integer), cards.max())
+            && promised > largest
+        {
+            doubts.say(
+                format!("{at}.memoryPerSlot"),
+                format!(
+                    "{} slots of {} are more than the {largest} bytes of the largest card: pods that ask for a slot are refused",
+                    sharing.slots,
+                    sharing.memory_per_slot.as_deref().unwrap_or_default()
+                ),
+            );
+        }
         let shareable =
             pools().any(|pool| &*pool.driver == SHARING_DRIVER || pool.devices.iter().any(|d| d.device.allow_multiple));
         // As admission asks it.

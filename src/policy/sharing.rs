@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::model::Name;
+use crate::model::{Name, Quantity};
 use crate::placement::Slots;
 
 /// The driver whose sharing configuration is written (`resource.nvidia.com/v1beta1`, `GpuConfig`).
@@ -54,6 +54,15 @@ impl Sharing {
             }
         };
         json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": sharing})
+    }
+
+    /// What all slots of a card together are promised, in bytes. None: nothing is kept, and so nothing promised.
+    pub fn promised(&self) -> Option<i64> {
+        let each = self
+            .memory_per_slot
+            .as_ref()
+            .filter(|_| self.strategy == Strategy::Mps)?;
+        Some(Quantity::size(each)?.saturating_mul(i64::from(self.slots)))
     }
 
     /// `4 slots, time-slicing`

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{NodeEntry, PoolHealth, PoolState, Snapshot};
+use super::{NodeEntry, Pool, PoolHealth, PoolState, Snapshot};
 use crate::model::{Device, Name, QualifiedName, Quantity};
+
+const NANO: i128 = 1_000_000_000;
 
 impl Snapshot {
     /// By profile, how many partitions of it alone still fit on the node, beside what is given; `whole` where cards that
-    /// can be cut, or that are partitions already, are still uncut. Cards that are only ever whole are not in it.
+    /// can be cut, or that are partitions already, are still uncut. Cards that are only ever whole are not in it. Where the
+    /// node has one mode for all its cards, what is in use decides it and nothing fits of the others; as long as nothing is,
+    /// each profile is counted as if it were the one that is chosen.
     pub fn fits(&self, node: &NodeEntry) -> BTreeMap<Name, u32> {
         let mut fits = BTreeMap::<Name, u32>::new();
         for (state, visible) in self.pools_of(node) {
@@ -19,6 +23,42 @@ impl Snapshot {
             }
         }
         fits
+    }
+}
+
+/// Memory of the cards of a pool that are given in shares, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedMemory {
+    pub left: i128,
+    pub all: i128,
+}
+
+impl Snapshot {
+    /// What is left on the cards with consumable capacity that the node sees, by pool; pools without any are not in it.
+    pub fn shared_memory<'a>(&'a self, node: &'a NodeEntry) -> impl Iterator<Item = (&'a Pool, SharedMemory)> {
+        self.pools_of(node).filter_map(|(state, visible)| {
+            let (pool, summary) = (&*state.pool, state.pool.summary());
+            let open = *visible.health(pool) == PoolHealth::Complete;
+            let mut sum: Option<SharedMemory> = None;
+            for i in summary.parts.iter().filter(|i| visible.sees(*i)) {
+                let device = &pool.devices[i].device;
+                let Some(all) = device.memory().filter(|_| device.is_shared()) else {
+                    continue;
+                };
+                let given = u32::try_from(i)
+                    .ok()
+                    .and_then(|i| state.shared.get(&i))
+                    .into_iter()
+                    .flatten();
+                let memory = given.filter(|(name, _)| &*name.name == "memory");
+                let given: i128 = memory.map(|(_, given)| given.nanos()).sum();
+                let free = open && !state.taken.contains(i) && !summary.tainted.contains(i);
+                let sum = sum.get_or_insert_default();
+                sum.all += all.nanos() / NANO;
+                sum.left += if free { (all.nanos() - given).max(0) / NANO } else { 0 };
+            }
+            Some((pool, sum?))
+        })
     }
 }
 
@@ -38,7 +78,7 @@ impl PoolState {
         let pool = &*self.pool;
         let tainted = &pool.summary().tainted;
         let left = |i: usize| {
-            let open = (empty || !self.taken.contains(i)) && !tainted.contains(i);
+            let open = (empty || !self.taken.contains(i) && self.mode_against(i).is_none()) && !tainted.contains(i);
             if open {
                 self.shares_left(&pool.devices[i].device, i, empty)
             } else {

@@ -10,13 +10,30 @@ impl Snapshot {
         driver_of(resource).is_some()
     }
 
-    /// Whether a node's device plugin gives parts of devices under the name of whole ones, by time-slicing or MPS: what GPU
-    /// feature discovery says in the node's labels. Renamed ones (`gpu.shared`) say it themselves.
-    pub fn gives_parts(resource: &str, labels: &Labels) -> bool {
+    /// How a node's device plugin gives parts of devices under the name of whole ones, in words: by time-slicing or MPS, or
+    /// as partitions by a strategy that names them so (MIG's `single`, AMD's), by what the vendors' labellers say of the
+    /// node. Renamed ones (`gpu.shared`, `mig-1g.10gb`) say it themselves. None: it does not.
+    ///
+    /// Not by `nvidia.com/mig.strategy`: that is the plugin's setting, on nodes whose cards are whole, too.
+    pub fn gives_parts(resource: &str, labels: &Labels) -> Option<&'static str> {
+        let label = |key: &str| labels.get(key).map_or("", |value| value);
         let replicas = labels.get(format!("{resource}.replicas").as_str());
         let several = replicas.is_some_and(|n| n.parse::<u32>().is_ok_and(|n| n > 1));
-        let product = labels.get("nvidia.com/gpu.product");
-        several || resource == "nvidia.com/gpu" && product.is_some_and(|p| p.ends_with("-SHARED"))
+        let product = label("nvidia.com/gpu.product");
+        if several || resource == "nvidia.com/gpu" && product.ends_with("-SHARED") {
+            return Some("in parts that several pods share");
+        }
+        let cut = match resource {
+            // `-MIG-1g.10gb`, and `-MIG-INVALID` where the cards are cut as the strategy cannot say.
+            "nvidia.com/gpu" => product.contains("-MIG-") || labels.contains_key("nvidia.com/gpu.slices.gi"),
+            // `cpx_nps4`; a whole card is in one piece (`spx_nps1`).
+            "amd.com/gpu" => {
+                let mode = label("amd.com/compute-memory-partition");
+                !mode.is_empty() && !mode.starts_with("spx")
+            }
+            _ => false,
+        };
+        cut.then_some("as partitions of cards")
     }
 
     /// Whether a pod that was given the extended resource without a claim may hold devices of the driver. `named`: the
@@ -104,7 +121,7 @@ mod tests {
     fn parts_under_the_name_of_whole_cards_are_told_by_the_labels() {
         let parts = |resource: &str, labels: &[(&str, &str)]| {
             let labels = labels.iter().map(|(k, v)| ((*k).into(), (*v).into()));
-            Snapshot::gives_parts(resource, &Arc::new(labels.collect()))
+            Snapshot::gives_parts(resource, &Arc::new(labels.collect())).is_some()
         };
         let replicas = |n| [("nvidia.com/gpu.replicas", n)];
         assert!(parts("nvidia.com/gpu", &replicas("4")));
@@ -122,6 +139,19 @@ mod tests {
         assert!(!parts("nvidia.com/gpu", &[("nvidia.com/gpu.product", "Tesla-T4")]));
         assert!(!parts("nvidia.com/gpu", &[("nvidia.com/mig-1g.10gb.replicas", "2")]));
         assert!(!parts("amd.com/gpu", &[("nvidia.com/gpu.product", "Tesla-T4-SHARED")]));
+        for product in ["NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "NVIDIA-A30-MIG-INVALID"] {
+            let labels = [("nvidia.com/gpu.product", product), ("nvidia.com/gpu.replicas", "1")];
+            assert!(parts("nvidia.com/gpu", &labels), "{product}");
+            assert!(!parts("nvidia.com/mig-1g.10gb", &labels), "it says it itself");
+        }
+        // The setting is on nodes with whole cards, too.
+        let whole = [
+            ("nvidia.com/mig.strategy", "single"),
+            ("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"),
+        ];
+        assert!(!parts("nvidia.com/gpu", &whole));
+        let amd = |mode| [("amd.com/compute-memory-partition", mode)];
+        assert!(parts("amd.com/gpu", &amd("cpx_nps4")) && !parts("amd.com/gpu", &amd("spx_nps1")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::same::twins;
 use super::{Boards, Cuts, MaskCache, PoolHolds, Shadows};
-use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity};
+use crate::model::{Bits, Classified, CounterSet, Device, Effect, Name, NodeScope, QualifiedName, Quantity, node_mode};
 
 /// Position of a pool in `Snapshot::pools`. Stable while the pool exists; reused after it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,7 +99,14 @@ impl Pool {
     }
 
     pub fn summary(&self) -> &Summary {
-        self.summary.get_or_init(|| Summary::of(&self.devices, &self.shadows))
+        self.summary
+            .get_or_init(|| Summary::of(&self.driver, &self.devices, &self.shadows))
+    }
+
+    /// The mode of the node that the device needs: position in `Summary::modes`. None: any.
+    pub fn mode(&self, device: usize) -> Option<usize> {
+        let modes = &self.summary().modes;
+        modes.iter().position(|(_, of)| of.contains(device))
     }
 
     pub fn boards(&self) -> &Boards {
@@ -131,7 +138,8 @@ pub struct Summary {
     pub groups: Vec<Group>,
     /// Devices with a taint that keeps pods away unless tolerated.
     pub tainted: Bits,
-    /// Devices that are more than present or absent: shares, counters, binding conditions, twins, be they in another pool.
+    /// Devices that are more than present or absent: shares, counters, binding conditions, modes, twins, be they in another
+    /// pool.
     pub special: Bits,
     /// Devices with binding conditions: whoever gets one waits for its driver.
     pub waiting: Bits,
@@ -141,6 +149,9 @@ pub struct Summary {
     /// say), a card listed whole beside its partitions, and devices of one name, which are one device to whoever holds it.
     /// Pairs, and no equivalence: whoever holds a part holds the whole, but no part holds another.
     pub twins: BTreeMap<u32, Vec<u32>>,
+    /// By the mode of the node that they need (`model::node_mode`), the devices that do; by name. What is in use of one
+    /// keeps those of all others from being given. Empty for nearly all drivers.
+    pub modes: Vec<(Name, Bits)>,
     /// What can be asked for by its kind: partitions and whole cards, without what is given in shares.
     pub kinds: Vec<CardKind>,
 }
@@ -156,7 +167,7 @@ pub struct CardKind {
 }
 
 impl Summary {
-    fn of(devices: &[PoolDevice], shadows: &Shadows) -> Self {
+    fn of(driver: &str, devices: &[PoolDevice], shadows: &Shadows) -> Self {
         let empty = Bits::new(devices.len());
         let mut summary = Self {
             groups: vec![],
@@ -165,6 +176,7 @@ impl Summary {
             waiting: empty.clone(),
             parts: empty.clone(),
             twins: twins(devices),
+            modes: modes(driver, devices),
             kinds: vec![],
         };
         let elsewhere = shadows.values().filter(|shadow| shadow.published);
@@ -181,7 +193,8 @@ impl Summary {
             if waits {
                 summary.waiting.insert(i);
             }
-            if twin || waits || device.allow_multiple || !device.consumes.is_empty() {
+            let of_mode = summary.modes.iter().any(|(_, of)| of.contains(i));
+            if of_mode || twin || waits || device.allow_multiple || !device.consumes.is_empty() {
                 summary.special.insert(i);
             }
             if device.is_shared() || device.is_partition() {
@@ -215,6 +228,19 @@ impl Summary {
     }
 }
 
+fn modes(driver: &str, devices: &[PoolDevice]) -> Vec<(Name, Bits)> {
+    if node_mode(driver).is_none() {
+        return vec![];
+    }
+    let mut modes: BTreeMap<&Name, Bits> = BTreeMap::new();
+    for (i, d) in devices.iter().enumerate() {
+        if let Some(mode) = d.device.node_mode(driver) {
+            modes.entry(mode).or_insert_with(|| Bits::new(devices.len())).insert(i);
+        }
+    }
+    modes.into_iter().map(|(mode, of)| (mode.clone(), of)).collect()
+}
+
 /// A pool and what allocations, reservations and holds took of it.
 #[derive(Clone, Debug)]
 pub struct PoolState {
@@ -228,8 +254,24 @@ pub struct PoolState {
     pub counters_left: Vec<Vec<Quantity>>,
     /// Held devices that are not in the pool and draw of its counters: each draws once.
     pub absent: BTreeSet<Name>,
+    /// Modes of the node (`Summary::modes`, by position) that something in use needs: one, or none yet. Several, where
+    /// somebody else gave them, leave nothing to give.
+    pub modes: Vec<usize>,
     /// What of all this is held for pods that are being placed; None: nothing.
     pub holds: Option<Arc<PoolHolds>>,
+}
+
+impl PoolState {
+    /// A mode of the node that is in use and not the one that the device needs: it cannot be given meanwhile.
+    pub fn mode_against(&self, device: usize) -> Option<&Name> {
+        // Nearly always.
+        if self.modes.is_empty() {
+            return None;
+        }
+        let own = self.pool.mode(device)?;
+        let other = self.modes.iter().find(|mode| **mode != own)?;
+        self.pool.summary().modes.get(*other).map(|(name, _)| name)
+    }
 }
 
 /// Equal in everything a reader sees.
@@ -239,6 +281,7 @@ impl PartialEq for PoolState {
             && self.taken == other.taken
             && self.shared == other.shared
             && self.counters_left == other.counters_left
+            && self.modes == other.modes
             && self.holds == other.holds
     }
 }

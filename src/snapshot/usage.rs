@@ -39,6 +39,7 @@ impl PoolState {
             shared: Default::default(),
             counters_left: pool.counter_sets.iter().map(full).collect(),
             absent: Default::default(),
+            modes: vec![],
             holds: None,
             pool,
         }
@@ -65,6 +66,11 @@ impl PoolState {
             if pool.devices[*twin as usize].device.name == held.device {
                 twins(twin).for_each(|t| self.taken.insert(*t as usize));
             }
+        }
+        if let Some(mode) = pool.mode(ix as usize)
+            && let Err(at) = self.modes.binary_search(&mode)
+        {
+            self.modes.insert(at, mode);
         }
         match held.share {
             // What is left of a device that is whole again cannot be given whole before its last share is gone.

@@ -73,6 +73,7 @@ impl PoolState {
     pub fn is_whole(&self, device: usize) -> bool {
         let position = u32::try_from(device).unwrap_or(u32::MAX);
         !self.taken.contains(device)
+            && self.mode_against(device).is_none()
             && !self.shared.contains_key(&position)
             && self.pool.devices.get(device).is_some_and(|d| {
                 let left = |(set, counter): (usize, usize)| self.counters_left.get(set)?.get(counter);

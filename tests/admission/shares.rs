@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
-use wattlane::admission::{Admitter, Decision, Request, Shared, decide, unused_shares};
+use wattlane::admission::{Admitter, Decision, Request, Shared, decide, missing_shares, unused_shares};
 use wattlane::cluster::{Cluster as _, TEMPLATE_REFRESH, embedded::Embedded};
 use wattlane::convert::{self, Object, TEMPLATE_LAST_USED};
 use wattlane::index::{Change, Index};
@@ -84,6 +84,8 @@ fn devices_with_consumable_capacity_are_shared_through_it() {
     let slot = |gib: i64| Shared::Capacity {
         device_class: "gpu.nvidia.com".into(),
         bytes: gib << 30,
+        spelled: vec!["memory".into()],
+        card: None,
     };
     let (shared, entry) = decided(&with_memory, json!({"wattlane.dev/share": "true"})).expect("a slot");
     assert_eq!(shared, [slot(8)]);
@@ -94,6 +96,58 @@ fn devices_with_consumable_capacity_are_shared_through_it() {
     assert!(no.contains("say how much memory"), "{no}");
     let odd = json!({"wattlane.dev/share": "true", "wattlane.dev/memory": "some"});
     assert!(decided(&with_memory, odd).is_err_and(|no| no.contains("is not a size")));
+    let large = json!({"wattlane.dev/share": "true", "wattlane.dev/memory": "97Gi"});
+    let no = decided(&with_memory, large).expect_err("too large");
+    assert!(
+        no.contains("no card that is shared here has 97Gi; the largest has 98304Mi"),
+        "{no}"
+    );
+}
+
+/// Beside cards that are given whole, slots stay what they are; a pod that says how much it needs takes a part of a shared
+/// card, or one of its own.
+#[test]
+fn some_cards_have_consumable_capacity_and_others_have_not() {
+    let mut objects = with_capacity();
+    objects[3]["spec"]["devices"][0]["capacity"] = json!({"gpu.nvidia.com/memory": {"value": "45Gi",
+        "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi"}}}});
+    objects.push(
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "m"}, "spec": {
+        "driver": "gpu.nvidia.com", "nodeName": "m", "pool": {"name": "m", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", "capacity": {"memory": {"value": "80Gi"}}}]}}),
+    );
+    let snapshot = snapshot(&objects);
+    let sharing = policy("{slots: 4, strategy: mps, memoryPerSlot: 8Gi}");
+    let decided = |annotations: Value| {
+        let pod = pod("p", annotations);
+        match decide(&snapshot, &sharing, &ask(&pod)) {
+            Decision::Patch { shared, .. } => shared.into_iter().next().expect("one"),
+            other => panic!("{other:?}"),
+        }
+    };
+    let by_slot = decided(json!({"wattlane.dev/share": "a"}));
+    assert!(matches!(by_slot, Shared::Claim { slots: 4, .. }), "{by_slot:?}");
+    // The cards that have what all slots are promised: eight of 40 GiB would be more than there is.
+    let text = by_slot.object("chat")["spec"]["devices"]["requests"].to_string();
+    assert!(text.contains(&format!("quantity('{}')", 32_i64 << 30)), "{text}");
+    let greedy = policy("{slots: 8, strategy: mps, memoryPerSlot: 40Gi}");
+    let Decision::Refuse(no) = decide(&snapshot, &greedy, &ask(&pod("p", json!({"wattlane.dev/share": "a"})))) else {
+        panic!("more than a card has")
+    };
+    assert!(
+        no.message
+            .contains("8 slots of 40Gi on a card, and the largest here has 81920Mi"),
+        "{}",
+        no.message
+    );
+    let by_memory = decided(json!({"wattlane.dev/share": "a", "wattlane.dev/memory": "30Gi"}));
+    let requests = &by_memory.object("chat")["spec"]["spec"]["devices"]["requests"];
+    let choices = &requests[0]["firstAvailable"];
+    assert_eq!(
+        choices[0]["capacity"]["requests"],
+        json!({"gpu.nvidia.com/memory": (30_i64 << 30).to_string()})
+    );
+    assert_eq!((choices[1]["name"].as_str(), choices[2].as_str()), (Some("card"), None));
 }
 
 /// A slot is neither a whole card nor no card.
@@ -190,6 +244,56 @@ async fn one_claim_is_made_for_all_and_none_on_a_dry_run() {
     watching.abort();
 }
 
+/// Somebody deleted what waiting pods name: it is made again, and nothing else is.
+#[test]
+fn what_waiting_pods_share_by_is_missed() {
+    let sharing = policy("{slots: 4, strategy: mps}");
+    let share = |slots: u32| Shared::Claim {
+        share: "llm".into(),
+        slots,
+        device_class: "gpu.nvidia.com".into(),
+        parameters: sharing
+            .namespace_rule(&Arc::default())
+            .and_then(|rule| rule.sharing.as_ref())
+            .expect("it shares")
+            .parameters()
+            .to_string()
+            .into(),
+        selector: None,
+    };
+    let waiting = |name: &str, entry: Value| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "chat", "uid": name,
+            "annotations": {"wattlane.dev/share": "llm"}},
+            "spec": {"containers": [], "resourceClaims": [entry]}})
+    };
+    let by_claim =
+        |name: &str, slots: u32| waiting(name, json!({"name": "g", "resourceClaimName": &*share(slots).name()}));
+    let missed = |more: &[Value]| {
+        let mut objects = with_capacity();
+        objects.extend_from_slice(more);
+        missing_shares(&snapshot(&objects), &sharing)
+            .into_values()
+            .collect::<Vec<_>>()
+    };
+    let pods = [by_claim("a", 4), by_claim("b", 4)];
+    assert_eq!(missed(&pods), [share(4)]);
+    assert_eq!(missed(&[pods[0].clone(), share(4).object("chat")]), []);
+    assert_eq!(missed(&[by_claim("a", 5)]), [], "of another policy");
+    let without = |change: &dyn Fn(&mut Value)| {
+        let mut pod = by_claim("a", 4);
+        change(&mut pod);
+        missed(&[pod])
+    };
+    assert_eq!(without(&|p| p["spec"]["nodeName"] = json!("n")), []);
+    assert_eq!(
+        without(&|p| p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
+        []
+    );
+    assert_eq!(without(&|p| p["status"] = json!({"phase": "Failed"})), []);
+    assert_eq!(without(&|p| p["metadata"]["annotations"] = json!({})), []);
+    assert_eq!(without(&|p| p["metadata"]["namespace"] = json!("elsewhere")), []);
+}
+
 #[test]
 fn the_sweeper_takes_shared_claims_that_nobody_needs() {
     const NOW: i64 = 1_800_000_000;
@@ -198,6 +302,7 @@ fn the_sweeper_takes_shared_claims_that_nobody_needs() {
         slots: 4,
         device_class: "gpu.nvidia.com".into(),
         parameters: json!({"kind": "GpuConfig"}).to_string().into(),
+        selector: None,
     };
     let at = |age: i64| jiff::Timestamp::from_second(NOW - age).expect("a time").to_string();
     let claim = |age: i64, change: &dyn Fn(&mut Value)| {

@@ -114,6 +114,34 @@ fn a_card_and_a_part_of_it() {
 }
 
 #[test]
+fn several_modes_on_a_node_that_has_one() {
+    let mut world = World::new();
+    let mut s = slice("n2", &["a-nps1", "b-nps1", "c-nps4"]);
+    s["metadata"]["name"] = json!("amd");
+    s["spec"]["driver"] = json!("gpu.amd.com");
+    for (at, mode) in ["nps1", "nps1", "nps4"].into_iter().enumerate() {
+        s["spec"]["devices"][at]["attributes"]["memoryPartition"] = json!({"string": mode});
+    }
+    world.put(s);
+    world.put(pod("b", "n2", &["cb", "cc"]));
+    let of_amd = |name: &str, device: &str| {
+        let mut claim = claim(name, "n2", &[device], Some("b"));
+        claim["status"]["allocation"]["devices"]["results"][0]["driver"] = json!("gpu.amd.com");
+        claim
+    };
+    world.put(of_amd("cb", "a-nps1"));
+    world.put(of_amd("cc", "b-nps1"));
+    assert!(world.found().is_empty(), "{}", world.words());
+    world.put(of_amd("cc", "c-nps4"));
+    assert_eq!(world.found(), ["modes-mixed Pool gpu.amd.com/n2"]);
+    assert!(
+        world.words().contains("nps1 by ml/cb, nps4 by ml/cc"),
+        "{}",
+        world.words()
+    );
+}
+
+#[test]
 fn shares_and_counters_beyond_what_there_is() {
     let mut world = World::new();
     let draws = json!([{"counterSet": "card", "counters": {"slots": {"value": "4"}}}]);

@@ -120,6 +120,83 @@ fn a_model_of_a_size() {
     assert_eq!((code, &report["fits"]), (1, &json!([])));
 }
 
+/// A node whose cards a device plugin may have given away, and a card that is given in shares.
+const CLOSED_AND_SHARED: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: unclaimed, namespace: other, uid: u}
+spec: {nodeName: plain, containers: [{name: c, resources: {limits: {nvidia.com/gpu: '1'}}}]}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: plain}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: shares}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: shares
+  pool: {name: shares, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+    allowMultipleAllocations: true
+    attributes: {type: {string: gpu}, productName: {string: NVIDIA L40S}}
+    capacity: {memory: {value: 45Gi, requestPolicy: {default: 1Gi, validRange: {min: 1Gi}}}}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: part, namespace: team}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.nvidia.com, capacity: {requests: {memory: 20Gi}}}}]}}
+status: {allocation: {devices: {results: [{request: r, driver: gpu.nvidia.com, pool: shares, device: gpu-0,
+  shareID: 0a0d1f3e-59a7-4d63-8f1c-6a1f6a4a3a11, consumedCapacity: {memory: 20Gi}}]}}}
+";
+
+#[test]
+fn what_nobody_can_be_given_is_not_counted_and_parts_of_shared_cards_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(
+        folder.path(),
+        "cluster.yaml",
+        &format!("{CLUSTER}---{CLOSED_AND_SHARED}"),
+    );
+    let (_, report) = answer(&[
+        "explain",
+        "--cluster",
+        &file,
+        "--output",
+        "json",
+        "--fit",
+        "10Gi",
+        "--margin",
+        "0",
+    ]);
+    let rows = report["fits"].as_array().expect("rows");
+    let counts = |product: &str, profile: &str| {
+        let row = rows.iter().find(|r| r["product"] == product && r["profile"] == profile);
+        row.map(|r| (r["now"].as_u64(), r["empty"].as_u64()))
+    };
+    let h100 = counts("NVIDIA H100 80GB HBM3", "whole");
+    assert_eq!(h100, Some((Some(0), Some(1))), "{report}");
+    assert_eq!(
+        counts("NVIDIA L40S", "shared (wattlane.dev/share)"),
+        Some((Some(2), Some(4))),
+        "{report}"
+    );
+}
+
+#[test]
+fn the_summary_has_what_is_left_of_shared_cards() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), "cluster.yaml", CLOSED_AND_SHARED);
+    let (_, report) = answer(&["explain", "--cluster", &file, "--output", "json", "--summary"]);
+    assert_eq!(
+        report["nodes"],
+        json!([{"node": "shares", "profiles": {}, "sharedMemoryLeftGiB": 25.0}])
+    );
+}
+
 #[test]
 fn one_question_at_a_time() {
     for args in [

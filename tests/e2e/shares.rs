@@ -197,6 +197,87 @@ async fn a_card_that_vanished_takes_no_more_pods() {
     .await;
 }
 
+/// One card of the cluster has consumable capacity: a pod that says how much it needs takes a part of it, else a whole card
+/// that is free, and waits only where neither is.
+#[tokio::test]
+#[ignore = "needs the control plane binaries: tests/controlplane/build"]
+async fn nobody_waits_for_consumable_capacity_beside_a_free_card() {
+    run(async |cluster: &mut Cluster| {
+        cluster.use_policy(SHARING).await?;
+        let client = cluster.client();
+        for node in ["plain", "shares"] {
+            objects::node(client.clone(), node, json!({})).await?;
+            let mut slice = objects::slice(node, &[SERVER]);
+            if node == "shares" {
+                let device = &mut slice["spec"]["devices"][0];
+                device["allowMultipleAllocations"] = json!(true);
+                device["capacity"]["memory"] = json!({"value": "45Gi",
+                    "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}});
+            }
+            cluster.apply(&slice, "").await?;
+        }
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        let asking = |name: &str| -> Result<Pod> {
+            let mut pod = serde_json::to_value(sharer(name)?)?;
+            pod["metadata"]["annotations"]["wattlane.dev/memory"] = json!("30Gi");
+            Ok(serde_json::from_value(pod)?)
+        };
+        for (name, node) in [("first", "shares"), ("second", "plain")] {
+            pods.create(&PostParams::default(), &asking(name)?).await?;
+            let given = until(&format!("{name} to be bound"), SOON, async || {
+                bound(cluster, name).await
+            })
+            .await?;
+            ensure!(given.node == node, "{name} is on {}: {:?}", given.node, given.devices);
+        }
+        pods.create(&PostParams::default(), &asking("third")?).await?;
+        refused(cluster, "third").await?;
+        pods.delete("second", &DeleteParams::default().grace_period(0)).await?;
+        let given = until("third to be bound", SOON, async || bound(cluster, "third").await).await?;
+        ensure!(given.node == "plain", "{}", given.node);
+        Ok(())
+    })
+    .await;
+}
+
+/// Somebody deletes the claim while pods wait for it: it goes with its last holder, and those that wait get one anew.
+#[tokio::test]
+#[ignore = "needs the control plane binaries: tests/controlplane/build"]
+async fn a_shared_claim_that_was_deleted_is_made_anew_for_those_that_wait() {
+    run(async |cluster: &mut Cluster| {
+        cluster.use_policy(SHARING).await?;
+        let client = cluster.client();
+        objects::node(client.clone(), "node-1", json!({})).await?;
+        cluster.apply(&objects::slice("node-1", &[SERVER]), "").await?;
+        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+        for name in ["a", "b", "c", "d"] {
+            pods.create(&PostParams::default(), &sharer(name)?).await?;
+        }
+        held_by(cluster, &["a", "b", "c", "d"]).await?;
+        for name in ["e", "f"] {
+            pods.create(&PostParams::default(), &sharer(name)?).await?;
+            refused(cluster, name).await?;
+        }
+        let first = claim(cluster).await?;
+        let name = first["metadata"]["name"].as_str().context("no name")?;
+        let all: Api<ResourceClaim> = Api::namespaced(client, NAMESPACE);
+        all.delete(name, &DeleteParams::default()).await?;
+        let now = DeleteParams::default().grace_period(0);
+        for name in ["a", "b", "c", "d"] {
+            pods.delete(name, &now).await?;
+        }
+        held_by(cluster, &["e", "f"]).await?;
+        let second = claim(cluster).await?;
+        ensure!(
+            second["metadata"]["uid"] != first["metadata"]["uid"],
+            "the claim was never gone"
+        );
+        ensure!(second["metadata"]["name"] == first["metadata"]["name"], "{second}");
+        Ok(())
+    })
+    .await;
+}
+
 /// Shared claims that nobody needs go, those in use stay, and what has our name and other content is not ours.
 #[tokio::test]
 #[ignore = "needs the control plane binaries: tests/controlplane/build"]

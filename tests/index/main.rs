@@ -376,6 +376,37 @@ fn counters_are_drawn_once_a_device_and_shares_add_up() {
     );
 }
 
+/// Two binds that chose another memory mode each on one node of AMD's: the second meets the first.
+#[test]
+fn a_node_with_one_mode_for_all_is_reserved_in_one() {
+    let mut index = small();
+    let device = |name: &str, mode: &str| json!({"name": name, "attributes": {"memoryPartition": {"string": mode}}});
+    let devices = json!([device("a1", "nps1"), device("b1", "nps1"), device("a4", "nps4"), {"name": "any"}]);
+    let mut s = slice("amd", "amd", 1, 1, on("n1"), devices.clone());
+    s["spec"]["driver"] = json!("gpu.amd.com");
+    upsert(&mut index, &s);
+    publish(&mut index);
+    let of = |device: &str| {
+        let mut result = result("amd", device);
+        result.id.driver = "gpu.amd.com".into();
+        vec![result]
+    };
+    let other = "device gpu.amd.com/amd/a4 needs another memoryPartition than nps1, which is in use on its node";
+    let both = reserve(&mut index, "a", [of("a1"), of("a4")].concat());
+    assert_eq!(both, Err(other.into()));
+    let first = reserve(&mut index, "a", of("a1")).expect("nothing is in use");
+    assert_eq!(reserve(&mut index, "b", of("a4")), Err(other.into()));
+    let same = reserve(&mut index, "b", [of("b1"), of("any")].concat()).expect("the same mode, and none");
+    index.release(first);
+    assert_eq!(reserve(&mut index, "a", of("a4")), Err(other.into()), "b1 is in use");
+    index.release(same);
+    assert!(reserve(&mut index, "a", of("a4")).is_ok());
+    // Of another driver it is an attribute like any.
+    upsert(&mut index, &slice("s", "n1", 2, 1, on("n1"), devices));
+    let plain = |device: &str| result("n1", device);
+    assert!(reserve(&mut index, "b", vec![plain("a1"), plain("a4")]).is_ok());
+}
+
 #[test]
 fn a_reservation_is_all_or_nothing_and_names_the_conflict() {
     let mut index = small();

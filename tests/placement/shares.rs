@@ -297,6 +297,12 @@ fn a_part_of_a_plugins_card_is_no_whole_card() {
         words.starts_with("unserved_extended_resource: the device plugin here gives nvidia.com/gpu in parts"),
         "{words}"
     );
+    world.apply(node(
+        "cut",
+        json!({"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}),
+    ));
+    let words = world.refused(&plain, "cut");
+    assert!(words.contains("gives nvidia.com/gpu as partitions of cards"), "{words}");
     assert_eq!(world.check(&plain, "whole"), Ok(()));
     let part = asking("nvidia.com/gpu", json!({"wattlane.dev/share": "true"}));
     assert_eq!(world.check(&part, "sliced"), Ok(()));

@@ -5,15 +5,26 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wattlane::cli::check::{Report, check};
-use wattlane::model::{Bits, Classified, NodeScope, WattOrigin};
+use wattlane::model::{Bits, Capacity, Classified, NodeScope, QualifiedName, Quantity, WattOrigin};
 use wattlane::snapshot::{MaskCache, Pool, PoolDevice, PoolHealth, PoolState, Snapshot};
 
 use super::HEAD;
 use super::classes::device;
 
 fn cluster(products: &[&str]) -> Snapshot {
+    let with_memory = |product: &str| {
+        let mut device = device("gpu.nvidia.com", &[("type", "gpu"), ("productName", product)]);
+        let memory = Capacity {
+            value: Quantity::from_integer(24 << 30),
+            domain_written: false,
+            policy: None,
+        };
+        let name = QualifiedName::parse("memory", &"gpu.nvidia.com".into());
+        device.capacity = [(name, memory)].into();
+        device
+    };
     let devices = products.iter().map(|product| PoolDevice {
-        device: Arc::new(device("gpu.nvidia.com", &[("type", "gpu"), ("productName", product)])),
+        device: Arc::new(with_memory(product)),
         // What the index knew under another policy does not matter here.
         classified: Classified {
             class: Some("stale".into()),
@@ -43,6 +54,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         shared: BTreeMap::new(),
         counters_left: vec![],
         absent: Default::default(),
+        modes: vec![],
         holds: None,
     };
     Snapshot {
@@ -286,6 +298,16 @@ fn the_rules_for_namespaces_are_listed_with_whom_they_are_for() {
     assert!(memory.is_some_and(|m| m.contains("limits no memory")), "{text}");
     let nobody = warned("namespaces[1].sharing");
     assert!(nobody.is_some_and(|m| m.contains("no DeviceClass")), "{text}");
+    // What all slots are promised, against the cards.
+    let l4 = self::cluster(&["NVIDIA L4"]);
+    let promise = |each: &str| {
+        let body =
+            format!("namespaces: [{{match: {{}}, sharing: {{slots: 4, strategy: mps, memoryPerSlot: {each}}}}}]");
+        warnings(&body, Some(&l4))
+            .into_iter()
+            .any(|w| w.contains("more than the 25769803776 bytes of the largest card"))
+    };
+    assert!(promise("10Gi") && promise("900Gi") && !promise("6Gi"));
     // A misspelt key or value restricts nobody.
     let misspelt =
         r#"namespaces: [{match: {taem: x}}, {match: {team: x, tier: low}}, {match: {team: "y"}}, {match: {team: z}}]"#;

@@ -11,9 +11,12 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::super::{Output, table};
-use crate::model::{Device, Name, Quantity};
+use crate::model::{Bits, Device, Name, Quantity};
 use crate::partition::Product;
 use crate::snapshot::{Pool, PoolHealth, PoolState, Snapshot};
+
+/// A part of a card with consumable capacity, as large as is needed: what its driver sells may be more.
+const SHARED: &str = "shared (wattlane.dev/share)";
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
@@ -25,9 +28,13 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Quantity::size(text)
-            .map(Self)
-            .ok_or_else(|| "write a size, like 14Gi".to_owned())
+        // A part of a byte is one more: whoever plans takes the larger.
+        let size = text.parse::<Quantity>().ok().map(|q| q.nanos());
+        let bytes = size
+            .filter(|nanos| *nanos > 0)
+            .map(|nanos| (nanos - 1) / 1_000_000_000 + 1);
+        let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+        bytes.map(Self).ok_or_else(|| "write a size, like 14Gi".to_owned())
     }
 }
 
@@ -123,18 +130,25 @@ impl Report {
         let margin = margin.of(size);
         let needed = i128::from(size.0) + i128::from(margin);
         let mut found: BTreeMap<Key, Counts> = BTreeMap::new();
-        for state in snapshot
-            .pools
-            .iter()
-            .flatten()
-            .filter(|s| s.pool.health == PoolHealth::Complete)
-        {
-            add(state, needed, &mut found);
+        let seen = open(snapshot);
+        for (ix, state) in snapshot.pools.iter().enumerate() {
+            if let Some(state) = state.as_ref().filter(|s| s.pool.health == PoolHealth::Complete) {
+                add(
+                    state,
+                    needed,
+                    |i| {
+                        seen.get(ix)
+                            .is_none_or(|seen| seen.as_ref().is_none_or(|s| s.contains(i)))
+                    },
+                    &mut found,
+                );
+            }
         }
         Self {
             weights_gi_b: gib(size.0.into()),
             margin_gi_b: gib(margin.into()),
-            needed_gi_b: gib(needed),
+            // As printed: whoever adds up the other two gets it.
+            needed_gi_b: ((gib(size.0.into()) + gib(margin.into())) * 100.0).round() / 100.0,
             fits: found.into_iter().filter(|(_, c)| c.empty > 0).map(row).collect(),
         }
     }
@@ -153,7 +167,7 @@ impl Report {
 
     fn text(&self) -> String {
         let sum = format!(
-            "{:.1} GiB of weights + {:.1} GiB margin = {:.1} GiB\n",
+            "{:.2} GiB of weights + {:.2} GiB margin = {:.2} GiB\n",
             self.weights_gi_b, self.margin_gi_b, self.needed_gi_b
         );
         if self.fits.is_empty() {
@@ -209,12 +223,32 @@ fn gib(bytes: i128) -> f64 {
     (bytes as f64 / GIB * 100.0).round() / 100.0
 }
 
-fn add(state: &PoolState, needed: i128, found: &mut BTreeMap<Key, Counts>) {
+/// By pool, the devices that some node may be given: not where a device plugin may have given them away, say. None: no node
+/// sees the pool, and nothing of that kind is known.
+fn open(snapshot: &Snapshot) -> Vec<Option<Bits>> {
+    let mut open: Vec<Option<Bits>> = vec![None; snapshot.pools.len()];
+    for (_, node) in snapshot.nodes() {
+        for visible in &node.pools {
+            let (Some(state), Some(open)) = (snapshot.pool(visible.pool), open.get_mut(visible.pool.0 as usize)) else {
+                continue;
+            };
+            let size = state.pool.devices.len();
+            let of_pool = open.get_or_insert_with(|| Bits::new(size));
+            if *visible.health(&state.pool) == PoolHealth::Complete {
+                (0..size).filter(|i| visible.sees(*i)).for_each(|i| of_pool.insert(i));
+            }
+        }
+    }
+    open
+}
+
+/// `open`: which of the devices can be given now.
+fn add(state: &PoolState, needed: i128, open: impl Fn(usize) -> bool, found: &mut BTreeMap<Key, Counts>) {
     let pool = &*state.pool;
     // Counted by card: so many now and on the empty card.
     let mut by_card: BTreeMap<(Key, u32), (u32, u32)> = BTreeMap::new();
     for empty in [false, true] {
-        for fit in state.fits(empty, |_| true) {
+        for fit in state.fits(empty, |i| empty || open(i)) {
             let device = &pool.devices[fit.device].device;
             let Some(memory) = device.memory().map(bytes).filter(|m| *m >= needed) else {
                 continue;
@@ -233,6 +267,24 @@ fn add(state: &PoolState, needed: i128, found: &mut BTreeMap<Key, Counts>) {
     }
     for (i, d) in pool.devices.iter().enumerate() {
         let device = &*d.device;
+        if device.is_shared() && d.classified.class.is_some() {
+            let Some(memory) = device.memory().map(bytes).filter(|m| *m >= needed) else {
+                continue;
+            };
+            let untainted = !pool.summary().tainted.contains(i);
+            let times = |given: i128| u32::try_from((memory - given) / needed.max(1)).unwrap_or(0);
+            let of = |sees: bool, given| if sees && untainted { times(given) } else { 0 };
+            let now = of(open(i) && !state.taken.contains(i), given(state, i));
+            let key = Key {
+                product: product(device),
+                memory,
+                profile: SHARED.to_owned(),
+                if_cut: false,
+                share: None,
+            };
+            by_card.insert((key, card(pool, i)), (now, of(true, 0)));
+            continue;
+        }
         let plain = pool.cuts.of(i).is_none() && !device.is_partition() && !device.is_shared();
         // A NIC has no memory, and a card without a class is none.
         let Some(memory) = device
@@ -242,8 +294,8 @@ fn add(state: &PoolState, needed: i128, found: &mut BTreeMap<Key, Counts>) {
         else {
             continue;
         };
-        let open = !pool.summary().tainted.contains(i);
-        let now = u32::from(open && state.is_whole(i));
+        let untainted = !pool.summary().tainted.contains(i);
+        let now = u32::from(untainted && open(i) && state.is_whole(i));
         let mut whole = |profile: &str, memory: i128, most: u32, if_cut: bool, share: Option<Share>| {
             if memory >= needed {
                 let (product, profile) = (product(device), profile.to_owned());
@@ -255,7 +307,7 @@ fn add(state: &PoolState, needed: i128, found: &mut BTreeMap<Key, Counts>) {
                     share,
                 };
                 let counts = by_card.entry((key, card(pool, i))).or_default();
-                *counts = (now * most, u32::from(open) * most);
+                *counts = (now * most, u32::from(untainted) * most);
             }
         };
         whole("whole", memory, 1, false, Some(Share(1, 1)));
@@ -275,6 +327,13 @@ fn add(state: &PoolState, needed: i128, found: &mut BTreeMap<Key, Counts>) {
         counts.cards += u32::from(empty > 0);
         counts.most = counts.most.max(empty);
     }
+}
+
+/// Memory that is given of a shared device, in bytes.
+fn given(state: &PoolState, at: usize) -> i128 {
+    let given = u32::try_from(at).ok().and_then(|at| state.shared.get(&at));
+    let memory = given.into_iter().flatten().filter(|(name, _)| &*name.name == "memory");
+    memory.map(|(_, q)| bytes(*q)).sum()
 }
 
 fn bytes(q: Quantity) -> i128 {

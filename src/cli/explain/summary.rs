@@ -10,12 +10,17 @@ use super::super::{Output, table};
 use crate::model::Name;
 use crate::snapshot::Snapshot;
 
+const GIB: f64 = (1_u64 << 30) as f64;
+
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Node {
     node: String,
     /// By profile, how many of it alone still fit; `whole`: cards that can be cut, and are not.
     profiles: BTreeMap<String, u32>,
+    /// Memory left on cards that are given in shares, in GiB. None: there is no such card.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_memory_left_gi_b: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -36,7 +41,9 @@ impl Report {
         };
         for (_, entry) in snapshot.nodes() {
             let fits: BTreeMap<Name, u32> = snapshot.fits(entry);
-            if fits.is_empty() {
+            let shared = snapshot.shared_memory(entry).map(|(_, memory)| memory.left);
+            let shared = shared.reduce(|sum, left| sum + left);
+            if fits.is_empty() && shared.is_none() {
                 report.without_partitions += 1;
                 continue;
             }
@@ -46,6 +53,7 @@ impl Report {
             }
             report.nodes.push(Node {
                 node: entry.node.name.to_string(),
+                shared_memory_left_gi_b: shared.map(|bytes| (bytes as f64 / GIB * 100.0).round() / 100.0),
                 profiles: fits.into_iter().map(|(p, n)| (p.to_string(), n)).collect(),
             });
         }
@@ -72,6 +80,13 @@ impl Report {
         self.nodes.iter().for_each(|n| add(&n.node, &n.profiles));
         if self.nodes.len() > 1 {
             add("(all)", &self.total);
+        }
+        for (node, left) in self
+            .nodes
+            .iter()
+            .filter_map(|n| Some((&n.node, n.shared_memory_left_gi_b?)))
+        {
+            rows.push([node.clone(), "shared (memory)".to_owned(), format!("{left} GiB")]);
         }
         let others = match self.without_partitions {
             0 => String::new(),
