@@ -200,10 +200,6 @@ fn answer(shared: &Arc<Shared>, request: &Request<Incoming>) -> Response<Body> {
             shared.lists.fetch_add(u64::from(from == 0), Ordering::Relaxed);
             json_answer(200, list(shared, plural, from, limit))
         }
-        // There are none of this kind.
-        (None, _) if matches!(plural, "resourceclaimtemplates" | "runtimeclasses") => {
-            json_answer(200, list(shared, plural, 0, 0))
-        }
         (None, _) => {
             let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
                 "message": "not served here"});

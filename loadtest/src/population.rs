@@ -12,14 +12,16 @@ pub(crate) struct Population {
     pub(crate) pods: usize,
 }
 
-/// What it is made of, in the API's words.
-pub(crate) const KINDS: [&str; 6] = [
+/// What it is made of, in the API's words; of the last two there are none.
+pub(crate) const KINDS: [&str; 8] = [
     "namespaces",
     "deviceclasses",
     "nodes",
     "resourceslices",
     "resourceclaims",
     "pods",
+    "resourceclaimtemplates",
+    "runtimeclasses",
 ];
 const TEAMS: usize = 50;
 /// Pods with two cards each, on every node: four of its eight stay free.
