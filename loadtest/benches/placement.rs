@@ -8,25 +8,18 @@
 
 #![allow(unused_qualifications, reason = "the macros of gungraun make them")]
 
+mod limits;
 #[path = "../src/prepared.rs"]
 mod prepared;
 
 use std::hint::black_box;
 
 use gungraun::prelude::*;
-use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig};
+use limits::within;
 use prepared::Prepared;
 use prepared::shapes::shapes;
 use wattlane::model::Refusal;
 use wattlane::placement::{Demand, Placement};
-
-/// 5 % over what it took when the number was written down (rustc 1.95, x86-64, glibc's allocator).
-fn within(instructions: u64) -> LibraryBenchmarkConfig {
-    let limit = instructions + instructions / 20;
-    let mut config = LibraryBenchmarkConfig::default();
-    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, limit)]));
-    config
-}
 
 fn shape(name: &str) -> (Prepared, Demand) {
     let (_, case) = shapes()

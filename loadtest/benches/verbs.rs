@@ -3,24 +3,17 @@
 
 #![allow(unused_qualifications, reason = "the macros of gungraun make them")]
 
+mod limits;
 mod served;
 
 use std::hint::black_box;
 use std::sync::Arc;
 
 use gungraun::prelude::*;
-use gungraun::{Callgrind, EventKind, LibraryBenchmarkConfig};
+use limits::within;
 use served::fixture::{self, Fit};
 use served::{Fed, Served};
 use wattlane::snapshot::Snapshot;
-
-/// 5 % over what it took when the number was written down (rustc 1.95, x86-64, glibc's allocator).
-fn within(instructions: u64) -> LibraryBenchmarkConfig {
-    let limit = instructions + instructions / 20;
-    let mut config = LibraryBenchmarkConfig::default();
-    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, limit)]));
-    config
-}
 
 /// Has seen the pod before: what is remembered between requests is.
 fn filtering(fit: Fit, nodes: usize) -> Served {

@@ -1,33 +1,21 @@
 //! BENCH.md 2: one AdmissionReview over TLS, as kube-apiserver sends it when a ReplicaSet makes a pod.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::{Connection, Protocol, tls_config};
-use crate::scrape::Inside;
-use crate::stats::Series;
-use crate::verbs::{all_at_once, number};
+use crate::load::{self, Common, measure, rows, text};
 use crate::{fixture, server};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64])]
     connections: Vec<usize>,
-    /// Reviews of each series, over all connections; a tenth more is sent first to warm up.
-    #[arg(long, default_value_t = 2000)]
-    requests: usize,
-    /// Each series this many times, alternating with the others; the median run is reported, with the range.
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
-    /// Do not pin the server to core 1.
-    #[arg(long)]
-    no_pin: bool,
-    /// Write every sample of every run here, as JSON.
-    #[arg(long)]
-    raw: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Clone, Copy)]
@@ -35,8 +23,17 @@ struct Case {
     /// A pod that asks for cards; else one that opted out of everything.
     treated: bool,
     connections: usize,
-    /// A connection for each review.
-    handshakes: bool,
+    handshakes: Handshakes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Handshakes {
+    /// Connections are kept.
+    Once,
+    /// A connection for each review, and a whole handshake, as Go makes it without a cache of sessions.
+    Each,
+    /// The same, by a client that resumes its session.
+    Resumed,
 }
 
 impl Case {
@@ -52,7 +49,8 @@ impl Case {
 fn cases(connections: &[usize]) -> Vec<Case> {
     let mut cases = vec![];
     for &connections in connections {
-        for (treated, handshakes) in [(true, false), (false, false), (true, true)] {
+        use Handshakes::{Each, Once, Resumed};
+        for (treated, handshakes) in [(true, Once), (false, Once), (true, Each), (true, Resumed)] {
             cases.push(Case {
                 treated,
                 connections,
@@ -72,113 +70,72 @@ fn check(case: Case, answer: &Bytes) -> anyhow::Result<()> {
     Ok(())
 }
 
+const PATH: &str = "/admission/mutate?timeout=5s";
+
 pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
+    let common = &args.common;
     let folder = tempfile::tempdir()?;
     let pki = folder.path().join("pki");
     server::certificates(&pki).await?;
     let cluster = folder.path().join("cluster.json");
     fixture::write(8, &cluster)?;
-    let server = server::start(&cluster, &pki, (!args.no_pin).then_some(1)).await?;
-    let tls = tls_config(&pki, Protocol::Http2)?;
-    let open = || Connection::open(server.address, tls.clone(), Protocol::Http2);
+    let server = server::start(server::Cluster::Files(&cluster), &pki, common.core()).await?;
+    let resuming = tls_config(&pki, Protocol::Http2)?;
+    let mut whole = rustls::ClientConfig::clone(&resuming);
+    whole.resumption = rustls::client::Resumption::disabled();
+    let whole = Arc::new(whole);
     let cases = cases(&args.connections);
-    let mut results: Vec<Vec<(Series, Value)>> = cases.iter().map(|_| vec![]).collect();
-    for _ in 0..args.runs {
+    let mut results: Vec<Vec<load::Measured>> = cases.iter().map(|_| vec![]).collect();
+    for _ in 0..common.runs {
         for (case, results) in cases.iter().zip(&mut results) {
             let body = case.body();
+            let tls = match case.handshakes {
+                Handshakes::Resumed => &resuming,
+                _ => &whole,
+            };
+            let open = || Connection::open(server.address, tls.clone(), Protocol::Http2);
             let mut connections = vec![];
             for _ in 0..case.connections {
                 connections.push(open().await?);
             }
             let first = connections.first_mut().context("no connections")?;
-            check(*case, &first.post("/admission/mutate?timeout=5s", body.clone()).await?)?;
-            let mut series = None;
-            for count in [args.requests.div_ceil(10), args.requests] {
-                let each = count.div_ceil(connections.len());
-                let before = Inside::scrape(&server, "mutate").await?;
-                let begun = Instant::now();
-                let work = connections.iter_mut().map(|connection| async {
-                    let mut samples: Vec<Duration> = Vec::with_capacity(each);
-                    let mut bytes = 0;
-                    for _ in 0..each {
-                        let sent = Instant::now();
-                        if case.handshakes {
-                            *connection = open().await?;
-                        }
-                        bytes = connection
-                            .post("/admission/mutate?timeout=5s", body.clone())
-                            .await?
-                            .len();
-                        samples.push(sent.elapsed());
-                    }
-                    anyhow::Ok((samples, bytes))
-                });
-                let (mut all, mut bytes) = (vec![], 0);
-                for done in all_at_once(work).await {
-                    let (samples, size) = done?;
-                    all.extend(samples);
-                    bytes = size;
+            check(*case, &first.post(PATH, body.clone()).await?)?;
+            let send = async |connection: &mut Connection| {
+                if case.handshakes != Handshakes::Once {
+                    *connection = open().await?;
                 }
-                let took = begun.elapsed();
-                let inside = Inside::scrape(&server, "mutate").await?.since(&before);
-                series = Some((Series::new(all, took, bytes), inside.json()));
-            }
-            results.extend(series);
+                Ok(connection.post(PATH, body.clone()).await?.len())
+            };
+            results.push(measure(&server, "mutate", common.requests, &mut connections, send).await?);
         }
     }
-    let (mut rows, mut raw) = (vec![], vec![]);
-    for (case, mut results) in cases.iter().zip(results) {
-        results.sort_by(|(a, _), (b, _)| a.quantile(0.5).total_cmp(&b.quantile(0.5)));
-        let (median, inside) = &results[results.len() / 2];
-        let mut row = json!({
-            "pod": if case.treated { "treated" } else { "opted out" }, "connections": case.connections,
-            "newHandshakes": case.handshakes,
-        });
-        raw.push(json!({"case": row.clone(), "runs": results.iter().map(|(s, _)| s.json()).collect::<Vec<_>>()}));
-        let range = [results[0].0.quantile(0.5), results[results.len() - 1].0.quantile(0.5)];
-        row["p50Ms"] = median.quantile(0.5).into();
-        row["p99Ms"] = median.quantile(0.99).into();
-        row["p999Ms"] = median.quantile(0.999).into();
-        row["p50MsRange"] = json!(range);
-        row["perSecond"] = median.per_second().into();
-        row["responseBytes"] = median.response_bytes.into();
-        row["inside"] = inside.clone();
-        rows.push(row);
+    let (mut table, mut raw) = (vec![], vec![]);
+    for (case, results) in cases.iter().zip(results) {
+        let pod = if case.treated { "treated" } else { "opted out" };
+        let handshakes = match case.handshakes {
+            Handshakes::Once => "once",
+            Handshakes::Each => "each",
+            Handshakes::Resumed => "resumed",
+        };
+        let case = json!({"pod": pod, "connections": case.connections, "handshakes": handshakes, "http": "2"});
+        let (row, samples) = load::summary(case, results);
+        table.push(row);
+        raw.push(samples);
     }
-    if let Some(path) = &args.raw {
-        std::fs::write(path, serde_json::to_vec(&raw)?).with_context(|| path.display().to_string())?;
-    }
-    Ok(
-        json!({"scenario": "admission", "tls": "1.3, client certificate", "http": 2, "pinned": !args.no_pin,
-        "requests": args.requests, "runs": args.runs, "rows": rows}),
-    )
+    let label = |row: &Value| label(row).join(" ");
+    common.report("admission", (&table, &raw), label, &[0.2, 1.0])
+}
+
+fn label(row: &Value) -> [String; 3] {
+    ["pod", "connections", "handshakes"].map(|key| text(&row[key]))
 }
 
 pub(crate) fn table(report: &Value) -> String {
-    let mut out = format!(
-        "{:<11}{:>6} {:<12}{:>9}{:>9}{:>10}  {:<15}{:>8}  inside: mean, p50, p99 ms\n",
-        "pod", "conns", "handshakes", "p50 ms", "p99 ms", "p99.9 ms", "p50 range", "req/s"
-    );
-    for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        let range = format!("{}-{}", number(&row["p50MsRange"][0]), number(&row["p50MsRange"][1]));
-        out += &format!(
-            "{:<11}{:>6} {:<12}{:>9}{:>9}{:>10}  {:<15}{:>8.0}  {} ≤{} ≤{}\n",
-            row["pod"].as_str().unwrap_or_default(),
-            row["connections"].to_string(),
-            if row["newHandshakes"] == json!(true) {
-                "each"
-            } else {
-                "once"
-            },
-            number(&row["p50Ms"]),
-            number(&row["p99Ms"]),
-            number(&row["p999Ms"]),
-            range,
-            row["perSecond"].as_f64().unwrap_or(0.0),
-            number(&row["inside"]["meanMs"]),
-            number(&row["inside"]["p50MsAtMost"]),
-            number(&row["inside"]["p99MsAtMost"]),
-        );
+    let name = |[pod, connections, handshakes]: [&str; 3]| format!("{pod:<11}{connections:>6} {handshakes:<12}");
+    let mut out = name(["pod", "conns", "handshakes"]) + &load::heads();
+    for row in rows(report) {
+        out += &name(label(row).each_ref().map(String::as_str));
+        out += &load::columns(row);
     }
     out
 }

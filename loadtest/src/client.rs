@@ -18,7 +18,7 @@ pub(crate) enum Protocol {
     Http2,
 }
 
-/// Who we trust and who we are: the files of `wattlane certs`.
+/// Who we trust and who we are: the files of `wattlane certs`. Resumes sessions, where it opens more than one connection.
 pub(crate) fn tls_config(pki: &std::path::Path, protocol: Protocol) -> anyhow::Result<Arc<rustls::ClientConfig>> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(pki.join("ca.crt"))? {

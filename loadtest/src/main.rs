@@ -2,10 +2,17 @@
 
 mod admission;
 mod allocate;
+mod apiserver;
+mod churn;
 mod class;
 mod client;
 mod fixture;
+mod lives;
+mod load;
+mod memory;
 mod mig;
+mod plot;
+mod population;
 mod power;
 mod prepared;
 mod quality;
@@ -14,6 +21,7 @@ mod server;
 mod stats;
 mod topology;
 mod verbs;
+mod watched;
 
 use std::io::Write as _;
 
@@ -41,6 +49,12 @@ enum Scenario {
     Verbs(verbs::Args),
     /// AdmissionReviews over TLS, on kept connections and on new ones
     Admission(admission::Args),
+    /// filter and prioritize while the cluster changes, and how long a change takes to be seen
+    Churn(churn::Args),
+    /// Resident memory with a large cluster known, and the time to the first answer
+    Memory(memory::Args),
+    #[command(hide = true)]
+    Watched(watched::Args),
     /// One decision on one node: wattlane and the in-tree allocator, in turns
     Allocate(allocate::Args),
     /// Links between the cards of a pod, and the groups that stay whole
@@ -53,14 +67,24 @@ enum Scenario {
     Power(power::Args),
 }
 
-// One thread: the client has one core, the server another.
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut runtime = match &cli.scenario {
+        Scenario::Watched(_) => tokio::runtime::Builder::new_multi_thread(),
+        // One thread: the client has one core, the server another.
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    runtime.enable_all().build()?.block_on(run(&cli))
+}
+
+async fn run(cli: &Cli) -> anyhow::Result<()> {
     let (report, table): (_, fn(&Value) -> String) = match &cli.scenario {
         Scenario::Verbs(args) => (verbs::run(args).await?, verbs::table),
         Scenario::Admission(args) => (admission::run(args).await?, admission::table),
+        Scenario::Churn(args) => (churn::run(args).await?, churn::table),
+        Scenario::Memory(args) => (memory::run(args).await?, memory::table),
+        Scenario::Watched(args) => return watched::run(args).await,
         Scenario::Allocate(args) => (allocate::run(args)?, allocate::table),
         Scenario::Topology(args) => (topology::run(args)?, topology::table),
         Scenario::Class(args) => (class::run(args)?, class::table),

@@ -29,6 +29,10 @@ impl Series {
             .map_or(0.0, |d| d.as_secs_f64() * 1e3)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
     pub(crate) fn per_second(&self) -> f64 {
         self.sorted.len() as f64 / self.took.as_secs_f64()
     }
@@ -40,4 +44,10 @@ impl Series {
             "samplesMicros": self.sorted.iter().map(|d| d.as_micros() as u64).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Of the same measurement, several times.
+pub(crate) fn median_and_range(mut values: Vec<f64>) -> Value {
+    values.sort_by(f64::total_cmp);
+    json!({"median": values.get(values.len() / 2), "lowest": values.first(), "highest": values.last()})
 }

@@ -1,16 +1,13 @@
 //! BENCH.md 1: filter and prioritize over TLS, as kube-scheduler sends them.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::client::{Connection, Protocol, tls_config};
 use crate::fixture::{self, Fit};
-use crate::scrape::Inside;
+use crate::load::{self, Common, measure, rows, text};
 use crate::server;
-use crate::stats::Series;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -19,26 +16,24 @@ pub(crate) struct Args {
     nodes: Vec<usize>,
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
     connections: Vec<usize>,
-    /// Requests of each series, over all connections; a tenth more is sent first to warm up.
-    #[arg(long, default_value_t = 1000)]
-    requests: usize,
-    /// Each series this many times, alternating with the others; the median run is reported, with the range.
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
-    /// Do not pin the server to core 1.
-    #[arg(long)]
-    no_pin: bool,
-    /// Write every sample of every run here, as JSON.
-    #[arg(long)]
-    raw: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Case {
-    verb: &'static str,
-    fit: Fit,
-    connections: usize,
-    protocol: Protocol,
+pub(crate) struct Case {
+    pub(crate) verb: &'static str,
+    pub(crate) fit: Fit,
+    pub(crate) connections: usize,
+    pub(crate) protocol: Protocol,
+}
+
+impl Case {
+    /// What tells it from others, for a row.
+    pub(crate) fn json(self, nodes: usize) -> Value {
+        let http = if self.protocol == Protocol::Http1 { "1.1" } else { "2" };
+        json!({"verb": self.verb, "nodes": nodes, "fit": self.fit.name(), "connections": self.connections, "http": http})
+    }
 }
 
 fn cases(connections: &[usize]) -> Vec<Case> {
@@ -65,13 +60,13 @@ fn cases(connections: &[usize]) -> Vec<Case> {
 }
 
 /// What kube-scheduler sends with nodeCacheCapable: capitals, `Nodes: null`.
-fn body(fit: Fit, nodes: usize) -> anyhow::Result<Bytes> {
+pub(crate) fn body(fit: Fit, nodes: usize) -> anyhow::Result<Bytes> {
     let names: Vec<_> = (0..nodes).map(fixture::node_name).collect();
     Ok(serde_json::to_vec(&json!({"Pod": fixture::pod(fit), "Nodes": null, "NodeNames": names}))?.into())
 }
 
 /// The answer is right before it is timed.
-fn check(case: Case, nodes: usize, answer: &Bytes) -> anyhow::Result<()> {
+pub(crate) fn check(case: Case, nodes: usize, answer: &Bytes) -> anyhow::Result<()> {
     let value: Value = serde_json::from_slice(answer)?;
     if case.verb == "prioritize" {
         let scores = value.as_array().context("no list of scores")?;
@@ -105,141 +100,70 @@ fn check(case: Case, nodes: usize, answer: &Bytes) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn series(case: Case, count: usize, body: &Bytes, connections: &mut [Connection]) -> anyhow::Result<Series> {
-    let path = format!("/extender/{}", case.verb);
-    let each = count.div_ceil(connections.len());
-    let begun = Instant::now();
-    let work = connections.iter_mut().map(|connection| async {
-        let mut samples = Vec::with_capacity(each);
-        let mut bytes = 0;
-        for _ in 0..each {
-            let sent = Instant::now();
-            bytes = connection.post(&path, body.clone()).await?.len();
-            samples.push(sent.elapsed());
-        }
-        anyhow::Ok((samples, bytes))
-    });
-    let mut all: Vec<Duration> = vec![];
-    let mut bytes = 0;
-    for done in all_at_once(work).await {
-        let (samples, size) = done?;
-        all.extend(samples);
-        bytes = size;
+/// Opened anew for each series.
+pub(crate) async fn open(
+    server: &server::Server,
+    pki: &std::path::Path,
+    case: Case,
+) -> anyhow::Result<Vec<Connection>> {
+    let tls = tls_config(pki, case.protocol)?;
+    let mut connections = vec![];
+    for _ in 0..case.connections {
+        connections.push(Connection::open(server.address, tls.clone(), case.protocol).await?);
     }
-    Ok(Series::new(all, begun.elapsed(), bytes))
-}
-
-/// Runs all at once on this thread (tokio's current-thread runtime: the client has one core).
-pub(crate) async fn all_at_once<F: Future>(work: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut pinned: Vec<_> = work.map(|f| (Box::pin(f), None)).collect();
-    std::future::poll_fn(|cx| {
-        let mut waiting = false;
-        for (future, output) in &mut pinned {
-            if output.is_none() {
-                match future.as_mut().poll(cx) {
-                    std::task::Poll::Ready(value) => *output = Some(value),
-                    std::task::Poll::Pending => waiting = true,
-                }
-            }
-        }
-        if waiting {
-            std::task::Poll::Pending
-        } else {
-            std::task::Poll::Ready(())
-        }
-    })
-    .await;
-    pinned.into_iter().filter_map(|(_, output)| output).collect()
+    Ok(connections)
 }
 
 pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
+    let common = &args.common;
     let folder = tempfile::tempdir()?;
     let pki = folder.path().join("pki");
     server::certificates(&pki).await?;
-    let mut rows = vec![];
-    let mut raw = vec![];
+    let (mut table, mut raw, mut ready) = (vec![], vec![], serde_json::Map::new());
     for &nodes in &args.nodes {
         let cluster = folder.path().join(format!("cluster-{nodes}.json"));
         fixture::write(nodes, &cluster)?;
-        let server = server::start(&cluster, &pki, (!args.no_pin).then_some(1)).await?;
+        let server = server::start(server::Cluster::Files(&cluster), &pki, common.core()).await?;
+        ready.insert(nodes.to_string(), server.ready_after.as_secs_f64().into());
         let cases = cases(&args.connections);
-        let mut results: Vec<Vec<(Series, Value)>> = cases.iter().map(|_| vec![]).collect();
-        for run in 0..args.runs {
+        let mut results: Vec<Vec<load::Measured>> = cases.iter().map(|_| vec![]).collect();
+        for run in 0..common.runs {
             for (case, results) in cases.iter().zip(&mut results) {
-                let tls = tls_config(&pki, case.protocol)?;
-                let mut connections = vec![];
-                for _ in 0..case.connections {
-                    connections.push(Connection::open(server.address, tls.clone(), case.protocol).await?);
-                }
-                let body = body(case.fit, nodes)?;
+                let mut connections = open(&server, &pki, *case).await?;
+                let (body, path) = (body(case.fit, nodes)?, format!("/extender/{}", case.verb));
                 if run == 0 {
-                    let first = connections[0]
-                        .post(&format!("/extender/{}", case.verb), body.clone())
-                        .await?;
-                    check(*case, nodes, &first).with_context(|| format!("{} {}", case.verb, case.fit.name()))?;
+                    let first = connections.first_mut().context("no connections")?;
+                    let answer = first.post(&path, body.clone()).await?;
+                    check(*case, nodes, &answer).with_context(|| format!("{} {}", case.verb, case.fit.name()))?;
                 }
-                series(*case, args.requests.div_ceil(10), &body, &mut connections).await?;
-                let before = Inside::scrape(&server, case.verb).await?;
-                let series = series(*case, args.requests, &body, &mut connections).await?;
-                let inside = Inside::scrape(&server, case.verb).await?.since(&before);
-                results.push((series, inside.json()));
+                let send = async |c: &mut Connection| Ok(c.post(&path, body.clone()).await?.len());
+                results.push(measure(&server, case.verb, common.requests, &mut connections, send).await?);
             }
         }
-        for (case, mut results) in cases.iter().zip(results) {
-            results.sort_by(|(a, _), (b, _)| a.quantile(0.5).total_cmp(&b.quantile(0.5)));
-            let (median, inside) = &results[results.len() / 2];
-            let protocol = if case.protocol == Protocol::Http1 { "1.1" } else { "2" };
-            rows.push(json!({
-                "verb": case.verb, "nodes": nodes, "fit": case.fit.name(), "connections": case.connections, "http": protocol,
-                "p50Ms": median.quantile(0.5), "p99Ms": median.quantile(0.99), "p999Ms": median.quantile(0.999),
-                "p50MsRange": [results[0].0.quantile(0.5), results[results.len() - 1].0.quantile(0.5)],
-                "readyAfterSeconds": server.ready_after.as_secs_f64(), "inside": inside,
-                "perSecond": median.per_second(), "responseBytes": median.response_bytes,
-            }));
-            raw.push(
-                json!({"verb": case.verb, "nodes": nodes, "fit": case.fit.name(), "connections": case.connections,
-                "http": protocol, "runs": results.iter().map(|(s, _)| s.json()).collect::<Vec<_>>()}),
-            );
+        for (case, results) in cases.iter().zip(results) {
+            let (row, samples) = load::summary(case.json(nodes), results);
+            table.push(row);
+            raw.push(samples);
         }
     }
-    if let Some(path) = &args.raw {
-        std::fs::write(path, serde_json::to_vec(&raw)?).with_context(|| path.display().to_string())?;
-    }
-    Ok(
-        json!({"scenario": "verbs", "tls": "1.3, client certificate", "pinned": !args.no_pin,
-        "requests": args.requests, "runs": args.runs, "rows": rows}),
-    )
+    let mut report = common.report("verbs", (&table, &raw), |row| label(row).join(" "), &[0.4, 1.0])?;
+    report["readyAfterSeconds"] = ready.into();
+    Ok(report)
+}
+
+/// What names a row: verb, nodes, fit, connections, HTTP.
+pub(crate) fn label(row: &Value) -> [String; 5] {
+    ["verb", "nodes", "fit", "connections", "http"].map(|key| text(&row[key]))
 }
 
 pub(crate) fn table(report: &Value) -> String {
-    let mut out = format!(
-        "{:<11}{:>6}  {:<5}{:>5} {:>5}{:>10}{:>10}{:>10}  {:<17}{:>9}{:>10}  inside: mean, p50, p99 ms\n",
-        "verb", "nodes", "fit", "conns", "http", "p50 ms", "p99 ms", "p99.9 ms", "p50 range", "req/s", "bytes"
-    );
-    let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        let range = format!("{}-{}", number(&row["p50MsRange"][0]), number(&row["p50MsRange"][1]));
-        out += &format!(
-            "{:<11}{:>6}  {:<5}{:>5} {:>5}{:>10}{:>10}{:>10}  {:<17}{:>9.0}{:>10}  {} ≤{} ≤{}\n",
-            text(&row["verb"]),
-            text(&row["nodes"]),
-            text(&row["fit"]),
-            text(&row["connections"]),
-            text(&row["http"]),
-            number(&row["p50Ms"]),
-            number(&row["p99Ms"]),
-            number(&row["p999Ms"]),
-            range,
-            row["perSecond"].as_f64().unwrap_or(0.0),
-            text(&row["responseBytes"]),
-            number(&row["inside"]["meanMs"]),
-            number(&row["inside"]["p50MsAtMost"]),
-            number(&row["inside"]["p99MsAtMost"]),
-        );
+    let name = |[verb, nodes, fit, connections, http]: [&str; 5]| {
+        format!("{verb:<11}{nodes:>6}  {fit:<5}{connections:>5} {http:>5}")
+    };
+    let mut out = name(["verb", "nodes", "fit", "conns", "http"]) + &load::heads();
+    for row in rows(report) {
+        out += &name(label(row).each_ref().map(String::as_str));
+        out += &load::columns(row);
     }
     out
-}
-
-pub(crate) fn number(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"))
 }

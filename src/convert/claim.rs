@@ -183,7 +183,7 @@ pub fn claim(value: &Value) -> Result<Claim, ConvertError> {
             .flatten()
             .find(|o| o.kind == "Pod" && o.controller == Some(true))
             .map(|o| o.uid.into()),
-        managed: labels.is_some_and(|l| l.get(MANAGED_BY.0) == Some(&MANAGED_BY.1)),
+        managed: labels.is_some_and(|l| l.get(MANAGED_BY.0).is_some_and(|by| by.0 == MANAGED_BY.1)),
         last_used: if shared { last_used(&metadata) } else { 0 },
         spec: Arc::new(spec),
         allocation,
@@ -220,7 +220,7 @@ pub const TEMPLATE_LAST_USED: &str = "wattlane.dev/last-used";
 
 fn last_used(metadata: &Meta<'_>) -> i64 {
     let noted = metadata.annotations.as_ref().and_then(|a| a.get(TEMPLATE_LAST_USED));
-    let used = seconds(noted.copied()).or_else(|| seconds(metadata.creation_timestamp));
+    let used = seconds(noted.map(|text| &*text.0)).or_else(|| seconds(metadata.creation_timestamp));
     used.unwrap_or_default()
 }
 

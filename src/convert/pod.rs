@@ -112,7 +112,17 @@ fn read_annotation(key: &str) -> bool {
 }
 
 pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
-    let Root { metadata, spec, status } = read(value)?;
+    of(read(value)?)
+}
+
+/// The same of JSON text, without a tree of it. None: it cannot be read so, which `pod` may take all the same (a key that
+/// comes twice, a name with an escape in it), and else has words for.
+pub fn pod_of_text(text: &str) -> Option<Pod> {
+    of(serde_json::from_str(text).ok()?).ok()
+}
+
+fn of(root: Root<'_>) -> Result<Pod, ConvertError> {
+    let Root { metadata, spec, status } = root;
     let spec = spec.ok_or_else(|| ConvertError::at("spec", "missing"))?;
     let (phase, statuses, extended) = status.map_or((None, None, None), |s| {
         (s.phase, s.resource_claim_statuses, s.extended_resource_claim_status)

@@ -3,6 +3,7 @@
 //! The shapes used here read only what is used: unknown fields are skipped, `null` is absent (Go clients
 //! write it), and text is borrowed until a model value is made of it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -78,9 +79,9 @@ pub(super) struct Meta<'a> {
     #[serde(borrow)]
     pub(super) resource_version: Option<&'a str>,
     #[serde(borrow)]
-    pub(super) labels: Map<'a, &'a str>,
+    pub(super) labels: Map<'a, Text<'a>>,
     #[serde(borrow)]
-    pub(super) annotations: Map<'a, &'a str>,
+    pub(super) annotations: Map<'a, Text<'a>>,
     #[serde(borrow)]
     pub(super) creation_timestamp: Option<&'a str>,
     #[serde(borrow)]
@@ -127,13 +128,38 @@ impl<'a> Meta<'a> {
 }
 
 /// Those labels or annotations whose key is wanted.
-pub(super) fn labels(map: Option<&BTreeMap<&str, &str>>, wanted: impl Fn(&str) -> bool) -> Labels {
+pub(super) fn labels(map: Option<&BTreeMap<&str, Text<'_>>>, wanted: impl Fn(&str) -> bool) -> Labels {
     let map = map.into_iter().flatten();
     Arc::new(
         map.filter(|(k, _)| wanted(k))
-            .map(|(k, v)| (Name::from(*k), Name::from(*v)))
+            .map(|(k, v)| (Name::from(*k), Name::from(&*v.0)))
             .collect(),
     )
+}
+
+/// A string that borrows from the input where it can. (serde's own `Cow` always copies inside a list.)
+///
+/// Where it borrows from JSON text, it stood there between quotes without an escape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text<'a>(pub Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Words;
+        impl<'de> Visitor<'de> for Words {
+            type Value = Text<'de>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Words)
+    }
 }
 
 /// A quantity, written as a string or as a number.

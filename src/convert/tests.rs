@@ -99,7 +99,7 @@ fn a_device_that_cannot_be_read_spoils_its_pool_and_says_where() {
         "{why}"
     );
 
-    let sized = |capacity: serde_json::Value, shared: bool| {
+    let sized = |capacity: Value, shared: bool| {
         let device = json!({"name": "d0", "allowMultipleAllocations": shared, "capacity": capacity});
         as_slice(&slice_json("v1", json!([device]))).unsupported
     };
@@ -539,4 +539,66 @@ fn a_class_reads_selectors_config_and_age() {
     assert_eq!(class.extended_resource.as_deref(), Some("nvidia.com/gpu"));
     assert_eq!(class.config, [("gpu.test".into(), "{\"a\":1}".into())]);
     assert_eq!(class.unsupported, None);
+}
+
+mod text {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pods() -> impl Strategy<Value = Value> {
+        let word = || {
+            prop_oneof![
+                Just("a".to_owned()),
+                Just("wattlane.dev/class".to_owned()),
+                "[a\"\\\\é]{0,3}"
+            ]
+        };
+        let odd = || {
+            prop_oneof![
+                Just(Value::Null),
+                Just(json!(7)),
+                Just(json!([{}])),
+                word().prop_map(Value::from)
+            ]
+        };
+        let text = move || prop_oneof![4 => word().prop_map(Value::from), 1 => odd()];
+        let map = move || prop::collection::btree_map(word(), text(), 0..3).prop_map(|m| json!(m));
+        let container = prop_oneof![
+            Just(json!({"env": [{"value": "\"x\""}]})),
+            map().prop_map(|m| json!({"resources": {"limits": m}}))
+        ];
+        let claims = (text(), text()).prop_map(|(name, of)| json!([{"name": name, "resourceClaimName": of}]));
+        (
+            [text(), text()],
+            [map(), map()],
+            prop::collection::vec(container, 0..3),
+            prop_oneof![claims, odd()],
+            text(),
+        )
+            .prop_map(|([name, uid], [labels, annotations], containers, claims, node)| {
+                json!({"metadata": {"name": name, "uid": uid, "labels": labels, "annotations": annotations},
+                    "spec": {"nodeName": node, "containers": containers, "resourceClaims": claims, "later": [labels]},
+                    "status": {"phase": node, "resourceClaimStatuses": claims}})
+            })
+    }
+
+    proptest! {
+        /// What is read without a tree is what the tree has; what is not is left to the tree.
+        #[test]
+        fn a_pod_reads_the_same_with_and_without_a_tree(value in pods()) {
+            let text = value.to_string();
+            if let Some(read) = pod_of_text(&text) {
+                prop_assert_eq!(Ok(read), pod(&value));
+            }
+        }
+    }
+
+    #[test]
+    fn escapes_where_anything_may_stand_are_no_reason_for_a_tree() {
+        let text = r#"{"metadata": {"name": "a", "annotations": {"wattlane.dev/class": "\"x\""}},
+            "spec": {"containers": [{"name": "\n", "env": [{"value": "\ud800"}]}]}}"#;
+        let pod = pod_of_text(text).expect("read");
+        assert_eq!(pod.annotation("wattlane.dev/class"), Some("\"x\""));
+    }
 }

@@ -44,7 +44,7 @@ impl Index {
             Object::Node(node) => return self.upsert_node(node),
             Object::Slice(slice) => return self.upsert_slice(slice),
             Object::Claim(claim) => return self.upsert_claim(claim),
-            Object::Pod(pod) => return self.set_pod(&pod.key.clone(), Some(pod).filter(is_kept)),
+            Object::Pod(pod) => return self.set_pod(&pod.key.clone(), Some(pod).filter(Pod::matters)),
             Object::Namespace(o) => insert(&mut snapshot.namespaces, o.name.clone(), o),
             Object::Template(o) => insert(&mut snapshot.templates, o.key.clone(), o),
             Object::Class(o) => {
@@ -306,14 +306,4 @@ fn insert<K: Hash + Eq + Clone, V: PartialEq>(map: &mut ShardMap<K, Arc<V>>, key
 fn is_older(new: &Claim, old: &Claim) -> bool {
     let number = |c: &Claim| c.resource_version.parse::<u64>().ok();
     new.uid == old.uid && number(new).zip(number(old)).is_some_and(|(new, old)| new < old)
-}
-
-/// Of 50,000 pods most have nothing to do with devices. Which extended resources are GPUs depends on the
-/// DeviceClasses, so any extended resource will do.
-fn is_kept(pod: &Pod) -> bool {
-    !pod.claims.is_empty()
-        || !pod.extended_resources.is_empty()
-        || pod.extended_resource_claim.is_some()
-        || !pod.annotations.is_empty()
-        || pod.gated
 }

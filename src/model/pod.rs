@@ -123,4 +123,14 @@ impl Pod {
     pub fn holds(&self) -> bool {
         !self.node_name.is_empty() && !self.finished
     }
+
+    /// Whether it is worth keeping: of 50,000 pods most have nothing to do with devices. Which extended resources are GPUs
+    /// depends on the DeviceClasses, so any extended resource will do.
+    pub fn matters(&self) -> bool {
+        !self.claims.is_empty()
+            || !self.extended_resources.is_empty()
+            || self.extended_resource_claim.is_some()
+            || !self.annotations.is_empty()
+            || self.gated
+    }
 }

@@ -164,14 +164,22 @@ impl Readers {
 }
 
 impl Memo {
-    /// Forgets what is not true of this snapshot. Returns whether nodes came, went or changed.
+    /// Forgets what is not true of this snapshot. Returns whether nodes came or went.
     pub fn renew(&mut self, snapshot: &Snapshot) -> bool {
         let mut stale: Vec<u32> = vec![];
-        let moved = !Arc::ptr_eq(&self.nodes, &snapshot.nodes);
-        if moved {
-            stale.extend(changed(&self.nodes, &snapshot.nodes));
+        let (mut moved, mut rewired) = (false, false);
+        if !Arc::ptr_eq(&self.nodes, &snapshot.nodes) {
+            for at in changed(&self.nodes, &snapshot.nodes) {
+                let [old, new] = [&self.nodes, &snapshot.nodes].map(|nodes| nodes.get(at as usize)?.as_ref());
+                // Nodes are relabelled and tainted all the time; names and pools stay, and to go through all of them takes longer
+                // than the rest of a request.
+                moved |= old.map(|n| &n.node.name) != new.map(|n| &n.node.name);
+                let wires =
+                    |n: &Arc<NodeEntry>| (n.pools.iter().map(|v| v.pool).collect::<Vec<_>>(), n.domains.clone());
+                rewired |= old.map(wires) != new.map(wires);
+                stale.push(at);
+            }
         }
-        let rewired = !stale.is_empty();
         if rewired {
             let pools = |(ix, n): (NodeIx, &Arc<NodeEntry>)| {
                 let pools = n.pools.iter().map(move |v| (v.pool.0, ix.0));
@@ -212,7 +220,7 @@ impl Memo {
         self.nodes = snapshot.nodes.clone();
         self.pools = snapshot.pools.clone();
         self.power = snapshot.power.clone();
-        rewired
+        moved
     }
 
     /// Answers for one pod, in the snapshot of the last `renew`.

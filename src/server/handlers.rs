@@ -40,6 +40,9 @@ pub struct Handlers {
 }
 
 fn read_pod(raw: &RawValue) -> Result<Pod, Failure> {
+    if let Some(pod) = convert::pod_of_text(raw.get()) {
+        return Ok(pod);
+    }
     let value: Value =
         serde_json::from_str(raw.get()).map_err(|e| Failure::BadRequest(format!("the Pod is not JSON: {e}")))?;
     convert::pod(&value).map_err(|e| Failure::BadRequest(format!("the Pod cannot be read: {e}")))

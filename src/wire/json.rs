@@ -1,34 +1,4 @@
-//! JSON helpers for answers that are written directly, without a tree in between, and for keys in any case.
-
-use std::borrow::Cow;
-
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
-
-/// A string that borrows from the input where it can. (serde's own `Cow` always copies inside a list.)
-///
-/// Where it borrows, its text stood in the input between quotes without an escape, so it can be written between
-/// quotes as it is: that is what makes an answer with thousands of node names cheap.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Words;
-        impl<'de> Visitor<'de> for Words {
-            type Value = Text<'de>;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(Words)
-    }
-}
+//! JSON helpers for answers that are written directly, without a tree in between.
 
 /// How many bytes of memory a tree of `serde_json::Value` made of this text takes at most, about: a map of one entry
 /// has a B-tree leaf of its own. What stands in strings is counted as if it did not, which errs on the safe side.

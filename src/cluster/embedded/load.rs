@@ -2,13 +2,14 @@
 //! holds back the pods that wait for a node.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher as _, RandomState};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::pods::NoClaim;
-use super::state::State;
+use super::state::{State, StoredPod};
 use super::{Embedded, assume};
 use crate::convert::{self, ConvertError};
 use crate::index::{Key, Kind, Object};
@@ -19,16 +20,11 @@ pub(super) struct Loader {
     state: State,
     pending: Vec<Value>,
     /// Pods on nodes, in file order: their claims can be looked at when everything is read.
-    running: Vec<Value>,
-    pods: HashMap<Key, Place>,
+    running: Vec<StoredPod>,
+    /// What tells another pod of the same name from the same pod once more.
+    pods: HashMap<Key, u64>,
     skipped: BTreeMap<String, usize>,
-}
-
-/// Where a pod of the files is: in `pending` or in `running`.
-#[derive(Clone, Copy)]
-enum Place {
-    Pending(usize),
-    Running(usize),
+    hasher: RandomState,
 }
 
 impl Loader {
@@ -69,23 +65,20 @@ impl Loader {
             return Ok(());
         };
         self.state.seen_revision(revision(&value));
-        if let Some(place) = self.pods.get(&pod.key) {
-            let found = match *place {
-                Place::Pending(i) => self.pending.get(i),
-                Place::Running(i) => self.running.get(i),
-            };
-            if found == Some(&value) {
-                return Ok(());
-            }
-            return Err(defined_twice(Kind::Pod, &pod.key));
+        let content = self.hasher.hash_one(&value);
+        match self.pods.get(&pod.key) {
+            Some(found) if *found == content => return Ok(()),
+            Some(_) => return Err(defined_twice(Kind::Pod, &pod.key)),
+            None => {}
         }
-        let (list, place): (_, fn(usize) -> Place) = if pod.node_name.is_empty() && !pod.finished {
-            (&mut self.pending, Place::Pending)
+        self.pods.insert(pod.key, content);
+        if pod.node_name.is_empty() && !pod.finished {
+            self.pending.push(value);
         } else {
-            (&mut self.running, Place::Running)
-        };
-        self.pods.insert(pod.key, place(list.len()));
-        list.push(value);
+            trim(&mut value);
+            complete(Kind::Pod, &mut value, 0)?;
+            self.running.push(StoredPod::of(&value));
+        }
         Ok(())
     }
 
@@ -96,6 +89,7 @@ impl Loader {
             running,
             pods,
             skipped,
+            hasher: _,
         } = self;
         // Claims without a version of their own get one now: newer than all that is in the files.
         let unversioned = state.claims.values().filter(|c| c.resource_version.is_empty());
@@ -105,9 +99,10 @@ impl Loader {
         }
         let mut assumptions = assume::fill_in(&mut state, pods.keys());
         let mut without_claims = vec![];
-        for mut json in running {
-            complete(Kind::Pod, &mut json, 0)?;
-            let pod = convert::pod(&json)?;
+        for stored in running {
+            let pod = stored
+                .pod()
+                .context("a pod of the files cannot be read a second time")?;
             let claims = match state.missing_claims(&pod) {
                 // It holds nothing any more, and what it held may be gone.
                 _ if pod.finished => vec![],
@@ -118,8 +113,12 @@ impl Loader {
                     vec![]
                 }
             };
+            if claims.iter().all(|(entry, claim)| state.has(&pod, entry, claim)) {
+                state.pods.insert(pod.key, stored);
+                continue;
+            }
             state
-                .store_pod(json, claims)
+                .store_pod(stored.json(), claims)
                 .with_context(|| format!("pod {}", pod.key))?;
         }
         if let Some(first) = without_claims.first() {
@@ -131,6 +130,40 @@ impl Loader {
         }
         Ok(Embedded::new(state, pending, assumptions, skipped))
     }
+}
+
+/// Takes out of a pod that is on its node what nobody will ask for: it is most of it, and there are tens of thousands.
+fn trim(pod: &mut Value) {
+    let keep = |value: Option<&mut Value>, wanted: &[&str]| {
+        if let Some(fields) = value.and_then(Value::as_object_mut) {
+            fields.retain(|field, _| wanted.contains(&field.as_str()));
+        }
+    };
+    if let Some(meta) = metadata(pod) {
+        meta.remove("managedFields");
+    }
+    for list in ["/spec/containers", "/spec/initContainers"] {
+        let containers = pod.pointer_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            keep(Some(container), &["name", "resources", "restartPolicy"]);
+        }
+    }
+    let spec = [
+        "schedulerName",
+        "nodeName",
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "resourceClaims",
+        "containers",
+        "initContainers",
+        "schedulingGates",
+    ];
+    keep(pod.get_mut("spec"), &spec);
+    keep(
+        pod.get_mut("status"),
+        &["phase", "resourceClaimStatuses", "extendedResourceClaimStatus"],
+    );
 }
 
 /// Whether something else was there before.

@@ -111,7 +111,7 @@ impl Embedded {
 
     /// The pod as the API would show it now: with its UID, its node and the names of its claims.
     pub fn pod_json(&self, namespace: &str, name: &str) -> Option<Value> {
-        self.state().pod_json(&NamespacedName::new(namespace, name)).cloned()
+        self.state().pod_json(&NamespacedName::new(namespace, name))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -190,7 +190,7 @@ impl Cluster for Embedded {
     }
 
     async fn pod(&self, key: &NamespacedName) -> Result<Option<Pod>, WriteError> {
-        Ok(self.state().pod(key).cloned())
+        Ok(self.state().pod(key))
     }
 
     async fn bind(&self, pod: &NamespacedName, uid: &str, node: &str) -> Result<(), WriteError> {

@@ -7,7 +7,7 @@ use super::state::{State, StoredPod};
 use crate::cluster::WriteError;
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
-use crate::model::{Claim, Name, NamespacedName, Pod, PodClaimSource};
+use crate::model::{Claim, Name, NamespacedName, Pod, PodClaim, PodClaimSource};
 
 /// Why a pod has not got its claims.
 pub(super) enum NoClaim {
@@ -48,9 +48,14 @@ impl State {
         }
         let pod = convert::pod(&json).map_err(|e| WriteError::Refused(e.to_string()))?;
         self.note(Change::Upsert(Object::Pod(pod.clone())));
-        let stored = StoredPod { json, pod: pod.clone() };
-        self.pods.insert(pod.key.clone(), stored);
+        self.pods.insert(pod.key.clone(), StoredPod::of(&json));
         Ok(pod)
+    }
+
+    /// Whether the claim is stored as it is here, and the pod says its name.
+    pub(super) fn has(&self, pod: &Pod, entry: &Name, claim: &Claim) -> bool {
+        let said = |c: &PodClaim| c.name == *entry && c.claim_name() == Some(&claim.key.name);
+        pod.claims.iter().any(said) && self.claims.get(&claim.key) == Some(claim)
     }
 
     /// The claims of the pod's templates by the pod's name for each: those that are there, and new ones. Nothing is
@@ -108,11 +113,10 @@ impl State {
     }
 
     pub(super) fn bind(&mut self, key: &NamespacedName, uid: &str, node: &str) -> Result<(), WriteError> {
-        let Some(found) = self.pods.get(key) else {
+        let Some((mut json, pod)) = self.pods.get(key).and_then(|found| Some((found.json(), found.pod()?))) else {
             return Err(WriteError::NotFound(format!("pod {key} not found")));
         };
         let conflict = |what: String| Err(WriteError::Conflict(format!("pod {key} {what}")));
-        let pod = &found.pod;
         if &*pod.uid != uid {
             return conflict(format!("with UID {uid} is gone: another has its name"));
         }
@@ -130,13 +134,12 @@ impl State {
                 "pod {key}: a binding needs the name of a node"
             )));
         }
-        let mut json = found.json.clone();
         json["spec"]["nodeName"] = node.into();
         self.store_pod(json, vec![]).map(drop)
     }
 
     pub(super) fn delete_pod(&mut self, key: &NamespacedName) -> Result<(), WriteError> {
-        let Some(StoredPod { pod, .. }) = self.pods.remove(key) else {
+        let Some(pod) = self.pods.remove(key).and_then(|stored| stored.pod()) else {
             return Err(WriteError::NotFound(format!("pod {key} not found")));
         };
         self.note(Change::Remove(Kind::Pod, key.clone()));

@@ -48,9 +48,7 @@ impl State {
         if (&found.uid, &found.resource_version) != (&seen.uid, &seen.resource_version) {
             return conflict("has been modified");
         }
-        let source = PodClaimSource::Claim(key.name.clone());
-        let mut pods = self.pods.values().filter(|p| p.pod.key.namespace == key.namespace);
-        if pods.any(|p| p.pod.claims.iter().any(|c| c.source == source)) {
+        if self.names(&key.namespace, &PodClaimSource::Claim(key.name.clone())) {
             return conflict("is named by a pod");
         }
         self.remove_claim(&key.clone());

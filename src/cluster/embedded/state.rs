@@ -9,16 +9,29 @@ use serde_json::Value;
 use crate::cluster::{Lease, LeaseWrite, WriteError, used_lately};
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
-use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Namespace, NamespacedName, Pod, PodClaimSource};
+use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Name, Namespace, NamespacedName, Pod, PodClaimSource};
 
 /// AllocationResultsMaxSize and ResourceClaimReservedForMaxSize of k8s.io/api/resource/v1.
 const MAX_RESULTS: usize = 32;
 const MAX_CONSUMERS: usize = 256;
 
-/// A pod as JSON, and what the index reads of it.
-pub(super) struct StoredPod {
-    pub(super) json: Value,
-    pub(super) pod: Pod,
+/// A pod as JSON text: as a tree it is many times that, and of tens of thousands few are asked for again.
+pub(super) struct StoredPod(Box<str>);
+
+impl StoredPod {
+    pub(super) fn of(json: &Value) -> Self {
+        Self(json.to_string().into())
+    }
+
+    pub(super) fn json(&self) -> Value {
+        // It was written by us.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+
+    /// What the index reads of it. None: never, since it is stored when that can be read.
+    pub(super) fn pod(&self) -> Option<Pod> {
+        convert::pod_of_text(&self.0).or_else(|| convert::pod(&self.json()).ok())
+    }
 }
 
 #[derive(Default)]
@@ -55,7 +68,10 @@ impl State {
         self.watched = true;
         self.unsent.clear();
         let objects = |kind| match kind {
-            Kind::Pod => self.pods.values().map(|p| Object::Pod(p.pod.clone())).collect(),
+            Kind::Pod => {
+                let pods = self.pods.values().filter_map(StoredPod::pod);
+                pods.filter(Pod::matters).map(Object::Pod).collect()
+            }
             Kind::Claim => self.claims.values().cloned().map(Object::Claim).collect(),
             Kind::Template => self.templates.values().cloned().map(Object::Template).collect(),
             Kind::Namespace => self.namespaces.values().cloned().map(Object::Namespace).collect(),
@@ -81,8 +97,8 @@ impl State {
         self.claims.get(key)
     }
 
-    pub(super) fn pod(&self, key: &Key) -> Option<&Pod> {
-        self.pods.get(key).map(|p| &p.pod)
+    pub(super) fn pod(&self, key: &Key) -> Option<Pod> {
+        self.pods.get(key)?.pod()
     }
 
     pub(super) fn lease(&self, key: &Key) -> Option<&Lease> {
@@ -103,8 +119,8 @@ impl State {
         Ok(lease)
     }
 
-    pub(super) fn pod_json(&self, key: &Key) -> Option<&Value> {
-        self.pods.get(key).map(|p| &p.json)
+    pub(super) fn pod_json(&self, key: &Key) -> Option<Value> {
+        self.pods.get(key).map(StoredPod::json)
     }
 
     /// Stores the claim under a new resourceVersion.
@@ -248,6 +264,13 @@ impl State {
         Ok(())
     }
 
+    /// Whether a pod of the namespace names it.
+    pub(super) fn names(&self, namespace: &Name, source: &PodClaimSource) -> bool {
+        let pods = self.pods.iter().filter(|(key, _)| key.namespace == *namespace);
+        let mut pods = pods.filter_map(|(_, stored)| stored.pod());
+        pods.any(|pod| pod.claims.iter().any(|claim| claim.source == *source))
+    }
+
     fn put_template(&mut self, mut template: ClaimTemplate) {
         template.resource_version = self.next_revision().to_string().into();
         self.templates.insert(template.key.clone(), template.clone());
@@ -263,11 +286,7 @@ impl State {
         if (&found.uid, &found.resource_version) != (&seen.uid, &seen.resource_version) {
             return conflict("has been modified");
         }
-        let names_it = |pod: &Pod| {
-            let source = PodClaimSource::Template(key.name.clone());
-            pod.key.namespace == key.namespace && pod.claims.iter().any(|c| c.source == source)
-        };
-        if self.pods.values().any(|p| names_it(&p.pod)) {
+        if self.names(&key.namespace, &PodClaimSource::Template(key.name.clone())) {
             return conflict("is named by a pod");
         }
         self.templates.remove(key);

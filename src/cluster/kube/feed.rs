@@ -3,7 +3,6 @@
 use kube::runtime::watcher::Event;
 
 use super::raw::Raw;
-use crate::convert;
 use crate::index::{Change, Kind, Object, Unreadable};
 
 /// What one event amounts to.
@@ -34,7 +33,10 @@ impl Feed {
             Event::InitApply(raw) => {
                 let object = self.read(raw);
                 let unreadable = unreadable(&object);
-                self.pending.get_or_insert_default().push(object);
+                // A list without a pod takes out what was known of it, as the pod itself would.
+                if !matches!(&object, Object::Pod(pod) if !pod.matters()) {
+                    self.pending.get_or_insert_default().push(object);
+                }
                 Outcome {
                     change: None,
                     unreadable,
@@ -62,7 +64,7 @@ impl Feed {
     /// One that cannot be read is handed on as that, never left out: what is not there is free.
     fn read(&self, raw: Raw) -> Object {
         let key = raw.key();
-        convert::of_kind(self.kind, &raw.into_doc()).unwrap_or_else(|error| {
+        raw.object(self.kind).unwrap_or_else(|error| {
             let why = error.without_object().into();
             Object::Unreadable(Unreadable {
                 kind: self.kind,

@@ -1,4 +1,4 @@
-//! A watched object as plain JSON, with just enough metadata read for kube-runtime. Reading one never fails, whatever
+//! A watched object as JSON text, with just enough metadata read for kube-runtime. Reading one never fails, whatever
 //! is in it: a list is lost as a whole if one of its objects does not decode, and an event with all that it said. So each
 //! is taken as text first and read by itself (`lenient`); decoding is left to `convert`, one object at a time.
 
@@ -8,19 +8,20 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope};
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::lenient;
-use crate::index::Key;
+use crate::convert::{self, ConvertError};
+use crate::index::{Key, Kind, Object};
 use crate::model::NamespacedName;
 
 #[derive(Clone, Debug)]
 pub(super) struct Raw {
     meta: ObjectMeta,
-    /// Null: it is no object.
-    doc: Value,
+    text: Box<RawValue>,
 }
 
 impl Raw {
@@ -29,28 +30,64 @@ impl Raw {
         NamespacedName::new(text(&self.meta.namespace), text(&self.meta.name))
     }
 
-    /// The whole object. Items of a list have no apiVersion and kind of their own.
-    pub(super) fn into_doc(self) -> Value {
-        self.doc
+    /// The object, known to be of that kind. Pods come by the ten thousand, so most are read without a tree in between.
+    ///
+    /// # Errors
+    /// As of `convert::of_kind`.
+    pub(super) fn object(&self, kind: Kind) -> Result<Object, ConvertError> {
+        match kind {
+            Kind::Pod => convert::pod_of_text(self.text.get()).map(Object::Pod),
+            _ => None,
+        }
+        .map_or_else(|| convert::of_kind(kind, &doc(&self.text)), Ok)
+    }
+}
+
+/// The whole object; null: it is none. Items of a list have no apiVersion and kind of their own.
+fn doc(text: &RawValue) -> Value {
+    lenient::from_str(text.get()).map_or(Value::Null, |Document(doc)| doc)
+}
+
+/// What kube-runtime reads of an object, where it is as it should be.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    metadata: Meta<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Meta<'a> {
+    name: Option<&'a str>,
+    namespace: Option<&'a str>,
+    uid: Option<&'a str>,
+    resource_version: Option<&'a str>,
+}
+
+fn meta(text: &RawValue) -> ObjectMeta {
+    let of = |[name, namespace, uid, resource_version]: [Option<&str>; 4]| ObjectMeta {
+        name: name.map(str::to_owned),
+        namespace: namespace.map(str::to_owned),
+        uid: uid.map(str::to_owned),
+        resource_version: resource_version.map(str::to_owned),
+        ..ObjectMeta::default()
+    };
+    match serde_json::from_str(text.get()) {
+        Ok(Head { metadata: m }) => of([m.name, m.namespace, m.uid, m.resource_version]),
+        Err(_) => {
+            let doc = doc(text);
+            of(["name", "namespace", "uid", "resourceVersion"].map(|key| doc.get("metadata")?.get(key)?.as_str()))
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let doc = lenient::from_str(raw.get()).map_or(Value::Null, |Document(doc)| doc);
-        let text = |key: &str| {
-            let value = doc.get("metadata")?.get(key)?.as_str()?;
-            Some(value.to_owned())
-        };
-        let meta = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        Ok(Self { meta, doc })
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self {
+            meta: meta(&text),
+            text,
+        })
     }
 }
 
@@ -154,7 +191,7 @@ mod tests {
         assert_eq!(raw.key(), NamespacedName::new("ns", "n"));
         assert_eq!(raw.meta().resource_version.as_deref(), Some("5"));
         assert_eq!(
-            raw.into_doc(),
+            doc(&raw.text),
             json!({
                 "metadata": {
                     "name": "n", "namespace": "ns", "resourceVersion": "5", "creationTimestamp": "no time at all",
@@ -176,7 +213,7 @@ mod tests {
         let list: kube::core::ObjectList<Raw> = serde_json::from_str(&text).expect("the list is read");
         let names: Vec<_> = list.items.iter().map(|raw| raw.key().name.to_string()).collect();
         assert_eq!(names, ["deep", "half", "", "well"]);
-        let first = list.items.into_iter().next().expect("four").into_doc();
+        let first = doc(&list.items.first().expect("four").text);
         assert_eq!(
             (&first["metadata"]["uid"], &first["status"]["read"]),
             (&json!("u"), &json!(true))

@@ -152,3 +152,27 @@ fn bind_arguments_in_any_case_and_all_of_them() {
     assert_eq!(text(bind_result(None)), r#"{"Error":""}"#);
     assert_eq!(text(bind_result(Some("a \"b\""))), r#"{"Error":"a \"b\""}"#);
 }
+
+proptest::proptest! {
+    /// However the list is written: plain, with escapes, with space, with what is no name in it.
+    #[test]
+    fn names_read_the_same_plain_or_not(
+        all in proptest::collection::vec(r#"[a-c,"\\\[\]é\n]{0,4}"#, 0..5),
+        space in proptest::sample::select(vec!["", " ", "\n"]),
+        odd in proptest::sample::select(vec!["", "", "7", "null", "[]", "{}"]),
+    ) {
+        let written: Vec<String> = all.iter().map(|n| Value::from(n.as_str()).to_string()).collect();
+        let mut list = written.join(&format!(",{space}"));
+        if !odd.is_empty() {
+            list = format!("{odd},{list}");
+        }
+        let list = format!("[{space}{list}]");
+        let plain = PlainNames::of(&list).map(|plain| plain.0);
+        let usual = serde_json::from_str::<Vec<NodeName<'_>>>(&list);
+        if let Some(plain) = &plain {
+            proptest::prop_assert_eq!(Some(plain), usual.as_ref().ok());
+        }
+        let escaped = list.contains('\\');
+        proptest::prop_assert_eq!(plain.is_some(), space.is_empty() && odd.is_empty() && !all.is_empty() && !escaped);
+    }
+}

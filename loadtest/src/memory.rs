@@ -1,0 +1,152 @@
+//! BENCH.md 3: resident memory with a whole cluster known, and the time from start to the first correct answer; from files,
+//! where the cluster itself is in the process, and from an API server, where only the index is.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::apiserver::ApiServer;
+use crate::client::Protocol;
+use crate::fixture::Fit;
+use crate::load::{number, rows, text};
+use crate::population::{KINDS, Population};
+use crate::server::{self, Cluster};
+use crate::stats::median_and_range;
+use crate::verbs::{self, Case};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[arg(long, default_value_t = 5000)]
+    nodes: usize,
+    #[arg(long, default_value_t = 50_000)]
+    pods: usize,
+    /// Starts from each; the median is reported, with the range.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Do not pin the server to core 1.
+    #[arg(long)]
+    no_pin: bool,
+}
+
+/// A file for each kind, as `kubectl get -o json` writes one; returns their bytes.
+fn write(population: Population, folder: &Path) -> anyhow::Result<u64> {
+    std::fs::create_dir_all(folder)?;
+    let mut bytes = 0;
+    for kind in KINDS.into_iter().filter(|kind| population.count(kind) > 0) {
+        let path = folder.join(format!("{kind}.json"));
+        let mut file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+        write!(file, r#"{{"apiVersion":"v1","items":["#)?;
+        for i in 0..population.count(kind) {
+            let mut object = population.object(kind, i);
+            if let Some(meta) = object["metadata"].as_object_mut() {
+                // kubectl leaves it out unless asked for it.
+                meta.remove("managedFields");
+            }
+            write!(file, "{}{object}", if i == 0 { "" } else { "," })?;
+        }
+        write!(file, r#"],"kind":"List"}}"#)?;
+        file.flush()?;
+        bytes += std::fs::metadata(&path)?.len();
+    }
+    Ok(bytes)
+}
+
+pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
+    let core = (!args.no_pin).then_some(1);
+    let folder = tempfile::tempdir()?;
+    let (pki, files, kubeconfig) = (
+        folder.path().join("pki"),
+        folder.path().join("cluster"),
+        folder.path().join("kubeconfig"),
+    );
+    server::certificates(&pki).await?;
+    let population = Population {
+        nodes: args.nodes,
+        pods: args.pods,
+    };
+    let bytes = write(population, &files)?;
+    let api = ApiServer::start(population, 0)?;
+    api.write_kubeconfig(&kubeconfig)?;
+    let case = Case {
+        verb: "filter",
+        fit: Fit::All,
+        connections: 1,
+        protocol: Protocol::Http2,
+    };
+    let body = verbs::body(case.fit, args.nodes)?;
+    let mut table = vec![];
+    for (name, cluster) in [
+        ("files", Cluster::Files(&files)),
+        ("API server", Cluster::Kubeconfig(&kubeconfig)),
+    ] {
+        let (mut ready, mut answered, mut ran, mut resident, mut highest) = (vec![], vec![], vec![], vec![], vec![]);
+        for _ in 0..args.runs {
+            let server = server::start(cluster, &pki, core).await?;
+            let mut connections = verbs::open(&server, &pki, case).await?;
+            let connection = connections.first_mut().context("no connection")?;
+            let answer = connection.post("/extender/filter", body.clone()).await?;
+            answered.push(server.begun.elapsed().as_secs_f64());
+            ran.push(server.cpu()?.as_secs_f64());
+            verbs::check(case, args.nodes, &answer)?;
+            ready.push(server.ready_after.as_secs_f64());
+            // What a start leaves behind is given back; what requests take is there.
+            for _ in 0..50 {
+                connection.post("/extender/filter", body.clone()).await?;
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let (now, most) = server.resident()?;
+            let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+            resident.push(mib(now));
+            highest.push(mib(most));
+        }
+        table.push(json!({"from": name, "readySeconds": median_and_range(ready),
+            "firstAnswerSeconds": median_and_range(answered), "ranSeconds": median_and_range(ran), "residentMiB": median_and_range(resident),
+            "highestMiB": median_and_range(highest)}));
+    }
+    Ok(
+        json!({"scenario": "memory", "nodes": args.nodes, "gpus": population.nodes * crate::fixture::GPUS,
+        "pods": args.pods, "claims": population.count("resourceclaims"), "fileBytes": bytes, "pinned": core.is_some(),
+        "runs": args.runs, "rows": table}),
+    )
+}
+
+pub(crate) fn table(report: &Value) -> String {
+    let mut out = format!(
+        "{} nodes, {} GPUs, {} pods, {} claims, {} MiB of files; median (range) of {} starts\n{:<12}{:>24}{:>24}{:>24}{:>28}{:>28}\n",
+        report["nodes"],
+        report["gpus"],
+        report["pods"],
+        report["claims"],
+        report["fileBytes"].as_u64().unwrap_or(0) >> 20,
+        report["runs"],
+        "from",
+        "ready s",
+        "first answer s",
+        "ran s",
+        "resident MiB",
+        "highest MiB"
+    );
+    let of = |v: &Value| {
+        format!(
+            "{} ({}-{})",
+            number(&v["median"]),
+            number(&v["lowest"]),
+            number(&v["highest"])
+        )
+    };
+    for row in rows(report) {
+        out += &format!(
+            "{:<12}{:>24}{:>24}{:>24}{:>28}{:>28}\n",
+            text(&row["from"]),
+            of(&row["readySeconds"]),
+            of(&row["firstAnswerSeconds"]),
+            of(&row["ranSeconds"]),
+            of(&row["residentMiB"]),
+            of(&row["highestMiB"])
+        );
+    }
+    out
+}
