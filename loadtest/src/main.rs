@@ -6,6 +6,7 @@ mod class;
 mod client;
 mod fixture;
 mod mig;
+mod openb;
 mod power;
 mod prepared;
 mod quality;
@@ -49,6 +50,8 @@ enum Scenario {
     Class(class::Args),
     /// Partitions that come and go on A100 cards
     Mig(mig::Args),
+    /// The inflation experiment on the openb trace: what is given out, and what it draws
+    Openb(openb::Args),
     /// What a filling cluster draws, and a hard budget
     Power(power::Args),
 }
@@ -65,6 +68,7 @@ async fn main() -> anyhow::Result<()> {
         Scenario::Topology(args) => (topology::run(args)?, topology::table),
         Scenario::Class(args) => (class::run(args)?, class::table),
         Scenario::Mig(args) => (mig::run(args)?, mig::table),
+        Scenario::Openb(args) => (openb::run(args)?, openb::table),
         Scenario::Power(args) => (power::run(args)?, power::table),
     };
     let text = match cli.output {

@@ -12,6 +12,7 @@ mod objects;
 mod pools;
 mod power;
 mod reserve;
+mod rooms;
 mod settle;
 mod shares;
 mod unread;
@@ -73,6 +74,7 @@ pub struct Index {
     ledger: ledger::Ledger,
     holders: holders::Holders,
     domains: power::Domains,
+    rooms: rooms::Rooms,
     reservations: reserve::Reservations,
     holds: hold::Holds,
     shares: shares::Shares,
@@ -111,6 +113,7 @@ impl Index {
             wide: BTreeSet::new(),
             ledger: ledger::Ledger::default(),
             holders: holders::Holders::default(),
+            rooms: rooms::Rooms::default(),
             domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
             holds: hold::Holds::default(),

@@ -32,6 +32,8 @@ pub(super) struct Candidate {
     pub(super) takes: Option<Box<[Quantity]>>,
     /// A selector failed on it: whoever comes to it must stop. Only in list order.
     pub(super) failed: bool,
+    /// Of a share: the place of its price among those of the offer, the cheapest first.
+    pub(super) dear: u32,
 }
 
 impl<'a> Offer<'a> {
@@ -104,6 +106,7 @@ impl<'a> Offer<'a> {
             dev: position,
             takes,
             failed: false,
+            dear: 0,
         });
     }
 
@@ -114,6 +117,7 @@ impl<'a> Offer<'a> {
                 dev: position,
                 takes: None,
                 failed: true,
+                dear: 0,
             });
         }
     }

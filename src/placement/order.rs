@@ -41,8 +41,8 @@ pub(super) struct Order {
     pub(super) fails: bool,
     /// A choice can rule out others beyond the device itself, through constraints or counters.
     pub(super) tangled: bool,
-    /// Devices are cut from cards, and what others lose orders the picks; else watts do.
-    pub(super) cut: bool,
+    /// What others lose by devices that are cut, or the price of shares, orders the picks; else watts do.
+    pub(super) uneven: bool,
     /// What one of them draws at least.
     pub(super) draws: Option<u32>,
     /// The least that others lose by any of them.
@@ -64,9 +64,10 @@ pub(super) struct How {
     pub(super) first_only: bool,
 }
 
-/// What the pod draws by it. Looking at a device, as admin access does, draws nothing.
+/// What the pod draws by it. Looking at a device, as admin access does, draws nothing, and one more share of a card nothing
+/// more.
 pub(super) fn drawn(view: &View<'_>, offer: &Offer<'_>, candidate: &Candidate) -> Option<u32> {
-    if offer.alternative.request.admin_access {
+    if offer.alternative.request.admin_access || view.devices[candidate.dev].shared {
         Some(0)
     } else {
         view.devices[candidate.dev].watts
@@ -109,10 +110,10 @@ impl Order {
         let is_cut = |i: &usize| view.slots.card_of(offer.candidates[*i].dev).is_some();
         let cut = !offer.alternative.request.admin_access && picks.iter().any(is_cut);
         if !how.first_only {
-            // Stable: equal watts stay in device order.
+            // Stable: equal watts stay in device order. Of shares the price comes first, in which watts are.
             picks.sort_by_key(|i| {
                 let watts = drawn(view, offer, &offer.candidates[*i]);
-                (watts.is_none(), watts)
+                (offer.candidates[*i].dear, watts.is_none(), watts)
             });
             if cut {
                 by_card(view, offer, &mut picks);
@@ -146,7 +147,7 @@ impl Order {
                     .unwrap_or(0),
                 false => 0,
             },
-            cut,
+            uneven: cut || picks.iter().any(|i| offer.candidates[*i].dear > 0),
             picks,
             near: Nearness::ZERO,
         }

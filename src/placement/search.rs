@@ -148,7 +148,7 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
             let offer = &view.requests[r].offers[offers[r]];
             // By order, the first of them draw least.
             let least = orders[r].picks.iter().take(offer.asked);
-            let watts = least.map(|i| match orders[r].cut {
+            let watts = least.map(|i| match orders[r].uneven {
                 true => orders[r].draws,
                 false => drawn(view, offer, &offer.candidates[*i]),
             });
@@ -267,8 +267,8 @@ impl<'v> Search<'_, 'v> {
         let Some((best, _)) = &self.best else { return false };
         let (order, later) = (&self.orders[frame.request], self.floors[frame.request + 1]);
         let rest = frame.missing - 1;
-        // By order, the rest of this request draws no less than this device a piece.
-        let watts = if order.cut { order.draws } else { watts };
+        // By order, the rest of this request draws no less than this device a piece, and is no cheaper.
+        let watts = if order.uneven { order.draws } else { watts };
         let floor = Floor {
             lost: later.lost.saturating_add(times(order.loses, rest)),
             power: Power::default()
@@ -348,7 +348,6 @@ impl<'v> Search<'_, 'v> {
             let at = frame.at;
             frame.at += 1;
             let candidate = self.candidate(request, at);
-            let dev = &view.devices[candidate.dev];
             // No step: with 64 claims most of what comes first is given to those before. And before the selector's
             // failure: the in-tree allocator does not evaluate it on a device the pod holds already.
             let claim = view.requests[request].claim;
@@ -377,7 +376,9 @@ impl<'v> Search<'_, 'v> {
             }
             *self.steps -= 1;
             let watts = drawn(view, offer, candidate);
-            let so_far = frame.so_far.with(view, offer, dev, watts, self.state.loss(candidate));
+            let so_far = frame
+                .so_far
+                .with(view, offer, candidate, watts, self.state.loss(candidate));
             if self.cliques && !so_far.all.is_clique(view.wiring) {
                 continue;
             }

@@ -4,6 +4,7 @@ mod holders;
 mod holds;
 mod memo;
 mod property;
+mod rooms;
 mod shares;
 mod support;
 mod wiring;
