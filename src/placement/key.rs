@@ -55,9 +55,9 @@ pub(super) struct Key {
     pub(super) lost: u32,
     /// Groups of four and more cards that others lose.
     pub(super) big: u32,
-    /// Places of the prices of shares (`Candidate::dear`). Means something on one node only.
-    pub(super) dear: u32,
     pub(super) power: Power,
+    /// What is lost by shares (`Candidate::dear`). Means something on one node only.
+    pub(super) dear: u32,
     /// What was left of the cards that are cut, so that the fullest are used first.
     pub(super) vacant: u32,
     /// The worst pair, costs being equal.

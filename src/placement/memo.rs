@@ -37,9 +37,16 @@ pub struct Memo {
     spare: Option<Refusal>,
 }
 
-/// What of a pod the quick path reads. Equal ones get equal answers of one node.
+/// What of a pod decides about nodes, as far as the quick path goes. Equal ones get equal answers of one node.
 #[derive(Debug, PartialEq)]
 struct Ask {
+    /// None: no devices.
+    devices: Option<Devices>,
+    room: Room,
+}
+
+#[derive(Debug, PartialEq)]
+struct Devices {
     request: DeviceRequest,
     name: Name,
     class: Name,
@@ -49,17 +56,20 @@ struct Ask {
     wishes: Wishes,
     mix: bool,
     topology: Topology,
-    room: Room,
 }
 
 impl Ask {
     /// None: not the common shape.
     fn of(ctx: Context<'_>, demand: &Demand) -> Option<Self> {
+        let room = demand.room;
+        if demand.is_empty() {
+            return Some(Self { devices: None, room });
+        }
         if demand.asks_for_extended() {
             return None;
         }
         let (alternative, _) = quick::common_shape(demand)?;
-        Some(Self {
+        let devices = Some(Devices {
             request: alternative.request.clone(),
             name: alternative.name.clone(),
             class: alternative.class.name.clone(),
@@ -68,8 +78,8 @@ impl Ask {
             wishes: demand.wishes.clone(),
             mix: demand.wishes.mix.unwrap_or(ctx.rules.mix_classes),
             topology: demand.topology(ctx),
-            room: demand.room,
-        })
+        });
+        Some(Self { devices, room })
     }
 }
 
@@ -338,8 +348,10 @@ impl Answers<'_> {
     fn find_cost(&mut self, ctx: Context<'_>, demand: &Demand, ix: NodeIx) -> Option<Cost> {
         let node = ctx.snapshot.node(ix)?;
         let quick = self.column.as_mut().and_then(|column| {
-            let tally = quick::tally(ctx, demand, node, true)?;
-            let cost = Cost::quick(&tally, ctx, demand, (node, ix));
+            let cost = match demand.is_empty() {
+                true => Cost::found(ctx, demand, node, ix),
+                false => Cost::quick(&quick::tally(ctx, demand, node, true)?, ctx, demand, (node, ix)),
+            };
             // What is not kept is as good.
             let _ = column.costs.put(ix, cost);
             Some(cost)

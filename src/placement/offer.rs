@@ -32,7 +32,7 @@ pub(super) struct Candidate {
     pub(super) takes: Option<Box<[Quantity]>>,
     /// A selector failed on it: whoever comes to it must stop. Only in list order.
     pub(super) failed: bool,
-    /// Of a share: the place of its price among those of the offer, the cheapest first.
+    /// Of a share: what is lost to others by it, more than by the best of the offer; then what rest of the card it leaves.
     pub(super) dear: u32,
 }
 

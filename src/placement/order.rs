@@ -41,8 +41,8 @@ pub(super) struct Order {
     pub(super) fails: bool,
     /// A choice can rule out others beyond the device itself, through constraints or counters.
     pub(super) tangled: bool,
-    /// What others lose by devices that are cut, or the price of shares, orders the picks; else watts do.
-    pub(super) uneven: bool,
+    /// Devices are cut from cards, and what others lose orders the picks; else watts do.
+    pub(super) cut: bool,
     /// What one of them draws at least.
     pub(super) draws: Option<u32>,
     /// The least that others lose by any of them.
@@ -110,10 +110,10 @@ impl Order {
         let is_cut = |i: &usize| view.slots.card_of(offer.candidates[*i].dev).is_some();
         let cut = !offer.alternative.request.admin_access && picks.iter().any(is_cut);
         if !how.first_only {
-            // Stable: equal watts stay in device order. Of shares the price comes first, in which watts are.
+            // Stable: what is equal stays in device order.
             picks.sort_by_key(|i| {
                 let watts = drawn(view, offer, &offer.candidates[*i]);
-                (offer.candidates[*i].dear, watts.is_none(), watts)
+                (watts.is_none(), watts, offer.candidates[*i].dear)
             });
             if cut {
                 by_card(view, offer, &mut picks);
@@ -147,7 +147,7 @@ impl Order {
                     .unwrap_or(0),
                 false => 0,
             },
-            uneven: cut || picks.iter().any(|i| offer.candidates[*i].dear > 0),
+            cut,
             picks,
             near: Nearness::ZERO,
         }

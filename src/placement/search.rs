@@ -148,7 +148,7 @@ pub(super) fn search<'v>(view: &'v View<'v>, offers: &[usize], how: How, steps: 
             let offer = &view.requests[r].offers[offers[r]];
             // By order, the first of them draw least.
             let least = orders[r].picks.iter().take(offer.asked);
-            let watts = least.map(|i| match orders[r].uneven {
+            let watts = least.map(|i| match orders[r].cut {
                 true => orders[r].draws,
                 false => drawn(view, offer, &offer.candidates[*i]),
             });
@@ -267,8 +267,8 @@ impl<'v> Search<'_, 'v> {
         let Some((best, _)) = &self.best else { return false };
         let (order, later) = (&self.orders[frame.request], self.floors[frame.request + 1]);
         let rest = frame.missing - 1;
-        // By order, the rest of this request draws no less than this device a piece, and is no cheaper.
-        let watts = if order.uneven { order.draws } else { watts };
+        // By order, the rest of this request draws no less than this device a piece.
+        let watts = if order.cut { order.draws } else { watts };
         let floor = Floor {
             lost: later.lost.saturating_add(times(order.loses, rest)),
             power: Power::default()

@@ -1,4 +1,4 @@
-//! Which card of a node a share is taken from: the one by which least is lost to those who come next, and least is drawn.
+//! Which card of a node a share is taken from: of those that draw as little the one by which least is lost to whoever comes next.
 
 use super::Context;
 use super::demand::Demand;
@@ -8,8 +8,8 @@ use super::view::{Dev, View};
 use crate::model::Quantity;
 use crate::snapshot::{NodeEntry, mix::CARD};
 
-/// Puts the candidates that are shares in the order of their price. Where nothing is known of CPU or of what pods ask for, a
-/// card in use is cheaper than one that is not, and of two in use the fuller one.
+/// Puts the candidates that are shares in the order of what is lost by them; where that is the same, or nothing is known of CPU or of what pods ask for,
+/// the fuller card first.
 pub(super) fn order(ctx: Context<'_>, demand: &Demand, node: &NodeEntry, view: &mut View<'_>) {
     let offers = || view.requests.iter().flat_map(|r| &r.offers);
     if offers().all(|o| o.candidates.iter().all(|c| c.takes.is_none())) {
@@ -19,9 +19,9 @@ pub(super) fn order(ctx: Context<'_>, demand: &Demand, node: &NodeEntry, view: &
         .then(|| Vacancy::of(ctx, node, ctx.snapshot.node_ix(&node.node.name)?))
         .flatten();
     let before = vacancy.map_or(0, |v| v.before(ctx));
-    let mut places: Vec<u32> = vec![];
+    let mut all: Vec<u32> = vec![];
     for offer in offers() {
-        let mut known: Vec<(Part, u32, (i64, u16))> = vec![];
+        let mut known: Vec<(Part, (i64, u16))> = vec![];
         let prices: Vec<(i64, u16)> = offer
             .candidates
             .iter()
@@ -35,32 +35,26 @@ pub(super) fn order(ctx: Context<'_>, demand: &Demand, node: &NodeEntry, view: &
                     return (0, 0);
                 };
                 let part = part(view, dev, Some(takes));
-                let watts = if dev.shared { 0 } else { dev.watts.unwrap_or(0) };
                 // Cards that are alike are many.
-                if let Some((.., price)) = known.iter().find(|(p, w, _)| *p == part && *w == watts) {
+                if let Some((_, price)) = known.iter().find(|(p, _)| *p == part) {
                     return *price;
                 }
-                let price = match &vacancy {
-                    Some(vacancy) => vacancy.price(ctx, demand, before, std::iter::once(part), u64::from(watts)),
-                    None => i64::from(watts),
-                };
-                let rest = part.0.saturating_sub(part.1);
-                let price = (price, if ctx.rules.spread { CARD - rest } else { rest });
-                known.push((part, watts, price));
+                let price = vacancy.map_or(0, |v| v.price(ctx, demand, before, std::iter::once(part), 0));
+                let price = (price, part.0.saturating_sub(part.1));
+                known.push((part, price));
                 price
             })
             .collect();
-        let mut sorted = prices.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        let place = |price| sorted.binary_search(price).unwrap_or_default();
-        places.extend(prices.iter().map(|p| u32::try_from(place(p)).unwrap_or(u32::MAX)));
+        let least = prices.iter().map(|(price, _)| *price).min().unwrap_or(0);
+        let dear = |(price, rest): &(i64, u16)| {
+            let above = price.saturating_sub(least).saturating_mul(i64::from(CARD) + 1);
+            u32::try_from(above.saturating_add(i64::from(*rest))).unwrap_or(u32::MAX)
+        };
+        all.extend(prices.iter().map(dear));
     }
     let offers = view.requests.iter_mut().flat_map(|r| &mut r.offers);
     let candidates = offers.flat_map(|o| &mut o.candidates);
-    candidates
-        .zip(places)
-        .for_each(|(candidate, place)| candidate.dear = place);
+    candidates.zip(all).for_each(|(candidate, dear)| candidate.dear = dear);
 }
 
 /// What is left of the card, and what is taken of that.
