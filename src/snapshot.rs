@@ -8,6 +8,7 @@ mod cuts;
 mod fits;
 mod hold;
 mod mask;
+pub mod mix;
 mod names;
 mod plugin;
 mod pool;
@@ -23,6 +24,7 @@ pub use cuts::{Card, Cuts};
 pub use fits::{Fit, SharedMemory};
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
+pub use mix::Mix;
 pub use names::Names;
 pub use pool::{CardKind, Group, Pool, PoolDevice, PoolHealth, PoolIx, PoolState, Summary, Verdicts, Visible};
 pub use power::{Domain, DomainIx, Power, Use};
@@ -35,7 +37,7 @@ pub use wiring::Wiring;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::model::{Claim, ClaimTemplate, DeviceClass, Name, Namespace, NamespacedName, Node, Pod};
+use crate::model::{Claim, ClaimTemplate, DeviceClass, Name, Namespace, NamespacedName, Node, Pod, Room};
 
 /// Position of a node in `Snapshot::nodes`. Stable while the node exists; reused after it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,6 +74,10 @@ pub struct Snapshot {
     /// Names of the RuntimeClasses.
     pub runtime_classes: ShardMap<Name, ()>,
     pub power: Power,
+    /// By position of the node, the CPU and memory that no pod on it asks for; None: it does not say what it has.
+    pub rooms: Arc<Vec<Option<Room>>>,
+    /// What pods ask for.
+    pub mix: Arc<Mix>,
     /// Devices kept for pods that are being placed, by each claim they are for.
     pub holds: ShardMap<NamespacedName, Arc<Hold>>,
     /// Of claims that pods share: who has a slot or waits for one, beside what the claim says.

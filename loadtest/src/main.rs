@@ -11,6 +11,7 @@ mod lives;
 mod load;
 mod memory;
 mod mig;
+mod openb;
 mod plot;
 mod population;
 mod power;
@@ -63,6 +64,8 @@ enum Scenario {
     Class(class::Args),
     /// Partitions that come and go on A100 cards
     Mig(mig::Args),
+    /// The inflation experiment on the openb trace: what is given out, and what it draws
+    Openb(openb::Args),
     /// What a filling cluster draws, and a hard budget
     Power(power::Args),
 }
@@ -89,6 +92,7 @@ async fn run(cli: &Cli) -> anyhow::Result<()> {
         Scenario::Topology(args) => (topology::run(args)?, topology::table),
         Scenario::Class(args) => (class::run(args)?, class::table),
         Scenario::Mig(args) => (mig::run(args)?, mig::table),
+        Scenario::Openb(args) => (openb::run(args)?, openb::table),
         Scenario::Power(args) => (power::run(args)?, power::table),
     };
     let text = match cli.output {

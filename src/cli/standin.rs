@@ -94,6 +94,7 @@ mod tests {
             labels: Arc::new([("zone".into(), "a".into())].into()),
             annotations: Arc::default(),
             extended_resources: vec![],
+            allocatable: None,
             unschedulable: false,
             taints: vec![("gpu".into(), "yes".into(), "NoSchedule".into())],
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::ConvertError;
 use super::read::{Amount, List, Map, Meta, Names, labels, read};
-use crate::model::{Name, Namespace, Node, NodeSelector, NodeSelectorTerm, Quantity, Requirement};
+use crate::model::{Name, Namespace, Node, NodeSelector, NodeSelectorTerm, Quantity, Requirement, Room};
 
 #[derive(Deserialize)]
 struct Root<'a> {
@@ -44,6 +44,8 @@ pub fn node(value: &Value) -> Result<Node, ConvertError> {
     let mut names = Names::default();
     let (unschedulable, taints) = root.spec.map_or((None, None), |s| (s.unschedulable, s.taints));
     let allocatable = root.status.and_then(|s| s.allocatable);
+    let amount = |name: &str| Some(allocatable.as_ref()?.get(name)?.0);
+    let room = amount("cpu").zip(amount("memory"));
     Ok(Node {
         name: root.metadata.name()?.into(),
         uid: root.metadata.uid(),
@@ -55,6 +57,7 @@ pub fn node(value: &Value) -> Result<Node, ConvertError> {
             .filter(|(name, amount)| is_extended(name) && amount.0 > Quantity::ZERO)
             .map(|(name, _)| names.of(name))
             .collect(),
+        allocatable: room.map(|(cpu, memory)| Room::of(cpu, memory)),
         unschedulable: unschedulable.unwrap_or(false),
         taints: taints
             .into_iter()

@@ -9,7 +9,9 @@ use super::ConvertError;
 use super::claim::seconds;
 use super::node::is_extended;
 use super::read::{Amount, List, Map, Meta, Names, labels, read};
-use crate::model::{DEFAULT_SCHEDULER, GATE, MIRROR, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Quantity};
+use crate::model::{
+    DEFAULT_SCHEDULER, GATE, MIRROR, Name, NamespacedName, Pod, PodClaim, PodClaimSource, Quantity, Room,
+};
 
 #[derive(Deserialize)]
 struct Root<'a> {
@@ -36,6 +38,8 @@ struct Spec<'a> {
     init_containers: List<Container<'a>>,
     #[serde(borrow)]
     scheduling_gates: List<Gate<'a>>,
+    #[serde(borrow)]
+    overhead: Map<'a, Amount>,
 }
 
 #[derive(Deserialize)]
@@ -166,6 +170,7 @@ fn of(root: Root<'_>) -> Result<Pod, ConvertError> {
         finished: matches!(phase, Some("Succeeded" | "Failed")),
         deleting: metadata.deleting(),
         claims,
+        room: room(&spec.containers, &spec.init_containers, &spec.overhead),
         extended_resources: extended_resources(spec.containers, spec.init_containers),
         extended_resource_claim: extended_claim.map(Name::from),
         claimed_resources: claimed,
@@ -176,6 +181,29 @@ fn of(root: Root<'_>) -> Result<Pod, ConvertError> {
             .flatten()
             .any(|gate| gate.name == GATE),
     })
+}
+
+/// CPU and memory as kube-scheduler counts them, but for an init container beside sidecars that began before it.
+fn room(containers: &List<Container<'_>>, init: &List<Container<'_>>, overhead: &Map<'_, Amount>) -> Room {
+    let of = |amounts: &dyn Fn(&str) -> Option<Quantity>| {
+        let amount = |name| amounts(name).unwrap_or(Quantity::ZERO);
+        Room::of(amount("cpu"), amount("memory"))
+    };
+    // A limit alone stands for the request.
+    let asked = |c: &Container<'_>| {
+        let resources = c.resources.as_ref();
+        let in_map = |map: &Map<'_, Amount>, name: &str| Some(map.as_ref()?.get(name)?.0);
+        of(&|name| resources.and_then(|r| in_map(&r.requests, name).or_else(|| in_map(&r.limits, name))))
+    };
+    let sidecar = |c: &&Container<'_>| c.restart_policy == Some("Always");
+    let running = containers.iter().flatten().chain(init.iter().flatten().filter(sidecar));
+    let running = running.fold(Room::default(), |sum, c| sum.plus(asked(c)));
+    let first = init.iter().flatten().filter(|c| !sidecar(c)).map(asked);
+    let most = first.fold(running, |most, room| Room {
+        cpu: most.cpu.max(room.cpu),
+        memory: most.memory.max(room.memory),
+    });
+    most.plus(of(&|name| Some(overhead.as_ref()?.get(name)?.0)))
 }
 
 /// What the pod needs at once: containers and sidecars together, or the largest init container.

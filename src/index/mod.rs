@@ -12,6 +12,7 @@ mod objects;
 mod pools;
 mod power;
 mod reserve;
+mod rooms;
 mod settle;
 mod shadows;
 mod shares;
@@ -75,6 +76,7 @@ pub struct Index {
     holders: holders::Holders,
     absent: shadows::Absent,
     domains: power::Domains,
+    rooms: rooms::Rooms,
     reservations: reserve::Reservations,
     holds: hold::Holds,
     shares: shares::Shares,
@@ -114,6 +116,7 @@ impl Index {
             ledger: ledger::Ledger::default(),
             holders: holders::Holders::default(),
             absent: shadows::Absent::default(),
+            rooms: rooms::Rooms::default(),
             domains: power::Domains::default(),
             reservations: reserve::Reservations::default(),
             holds: hold::Holds::default(),

@@ -44,7 +44,10 @@ impl Index {
             Object::Node(node) => return self.upsert_node(node),
             Object::Slice(slice) => return self.upsert_slice(slice),
             Object::Claim(claim) => return self.upsert_claim(claim),
-            Object::Pod(pod) => return self.set_pod(&pod.key.clone(), Some(pod).filter(Pod::matters)),
+            Object::Pod(pod) => {
+                self.room_of_pod(&pod.key, Some(&pod));
+                return self.set_pod(&pod.key.clone(), Some(pod).filter(Pod::matters));
+            }
             Object::Namespace(o) => insert(&mut snapshot.namespaces, o.name.clone(), o),
             Object::Template(o) => insert(&mut snapshot.templates, o.key.clone(), o),
             Object::Class(o) => {
@@ -69,7 +72,10 @@ impl Index {
             Kind::Node => return self.remove_node(&key.name),
             Kind::Slice => return self.remove_slice(&key.name),
             Kind::Claim => return self.remove_claim(key),
-            Kind::Pod => return self.set_pod(key, None),
+            Kind::Pod => {
+                self.room_of_pod(key, None);
+                return self.set_pod(key, None);
+            }
             Kind::Namespace => snapshot.namespaces.remove(&key.name).is_some(),
             Kind::Template => snapshot.templates.remove(key).is_some(),
             Kind::Class => {
@@ -126,7 +132,10 @@ impl Index {
             Kind::Node => s.node_index.iter().map(|(k, _)| cluster(k)).collect(),
             Kind::Slice => self.slice_pools.keys().map(cluster).collect(),
             Kind::Claim => s.claims.iter().map(|(k, _)| k.clone()).collect(),
-            Kind::Pod => s.pods.iter().map(|(k, _)| k.clone()).collect(),
+            Kind::Pod => {
+                let others = self.rooms.pods().filter(|k| s.pods.get(*k).is_none());
+                s.pods.iter().map(|(k, _)| k).chain(others).cloned().collect()
+            }
             Kind::Namespace => s.namespaces.iter().map(|(k, _)| cluster(k)).collect(),
             Kind::Template => s.templates.iter().map(|(k, _)| k.clone()).collect(),
             Kind::Class => s.classes.iter().map(|(k, _)| cluster(k)).collect(),
@@ -157,6 +166,7 @@ impl Index {
         };
         self.set_node(ix, entry);
         self.snapshot.node_index.insert(name.clone(), ix);
+        self.settle_room(&name);
         self.loosened = true;
         self.touch_node(name);
     }
@@ -168,6 +178,7 @@ impl Index {
         let left = self.snapshot.node(ix).map(|n| n.domains.clone());
         left.iter().flat_map(|l| l.iter()).for_each(|old| self.leave(*old));
         settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, None);
+        self.set_room(ix, None);
         self.free_nodes.push(ix);
         self.changed = true;
         self.touch_node(name.clone());

@@ -30,6 +30,7 @@ impl Index {
         while let Some(key) = self.stale_shares.pop_first() {
             self.settle_share(&key);
         }
+        self.settle_mix();
     }
 
     fn settle_pool(&mut self, key: &PoolKey) {

@@ -17,6 +17,7 @@ mod power;
 mod product;
 mod quantity;
 mod refusal;
+mod room;
 mod share;
 
 pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, DeviceResult};
@@ -42,6 +43,7 @@ pub use power::{Budget, Classified, Classifier, WattOrigin};
 pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};
 pub use refusal::{Reason, Refusal};
+pub use room::Room;
 pub use share::{SHARE, SLOTS, Share};
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Name;
+use super::{Name, Room};
 
 /// Labels or annotations, shared between snapshots.
 pub type Labels = Arc<BTreeMap<Name, Name>>;
@@ -18,6 +18,8 @@ pub struct Node {
     /// Extended resources (a name with a `/`) with an allocatable amount above zero, i.e. those a
     /// device plugin serves on this node.
     pub extended_resources: Vec<Name>,
+    /// CPU and memory for pods. None: not published.
+    pub allocatable: Option<Room>,
     pub unschedulable: bool,
     /// key, value, effect. Used by the embedded cluster's stand-in for kube-scheduler; the real one
     /// has looked at them before it calls us.

@@ -1,6 +1,6 @@
 //! The few fields of a Pod that placement reads.
 
-use super::{Consumer, Labels, Name, NamespacedName, Quantity};
+use super::{Consumer, Labels, Name, NamespacedName, Quantity, Room};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodClaimSource {
@@ -52,6 +52,8 @@ pub struct Pod {
     pub claims: Vec<PodClaim>,
     /// Extended resources (a name with a `/`) its containers ask for, summed over containers.
     pub extended_resources: Vec<(Name, Quantity)>,
+    /// CPU and memory it asks for.
+    pub room: Room,
     /// `status.extendedResourceClaimStatus.resourceClaimName`, where in-tree DRA served them.
     pub extended_resource_claim: Option<Name>,
     /// The extended resources that claim serves. Empty while nobody has said which.
@@ -132,5 +134,10 @@ impl Pod {
             || self.extended_resource_claim.is_some()
             || !self.annotations.is_empty()
             || self.gated
+    }
+
+    /// Whether CPU and memory of a node are its.
+    pub fn runs(&self) -> bool {
+        !self.node_name.is_empty() && !self.finished
     }
 }

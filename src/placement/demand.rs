@@ -15,7 +15,7 @@ use super::words::Texts;
 use super::{Context, Topology};
 use crate::model::{
     Allocation, CARD, CARDS, Claim, Count, DeviceClass, DeviceRequest, Name, NamespacedName, PARTITIONS, Pod, PodClaim,
-    PodClaimSource, Readiness, Reason, Refusal, Request, RequestKind, SHARE, SLOT_TEMPLATES, Share,
+    PodClaimSource, Readiness, Reason, Refusal, Request, RequestKind, Room, SHARE, SLOT_TEMPLATES, Share,
 };
 use crate::snapshot::{NodeEntry, Snapshot};
 
@@ -36,6 +36,8 @@ const NO_STEPS: u32 = 2 * ALL_STEPS;
 #[derive(Debug)]
 pub struct Demand {
     pub(super) pod_uid: Name,
+    /// CPU and memory of the pod.
+    pub(super) room: Room,
     /// In the order of the pod; a claim named twice is here once.
     pub(super) claims: Vec<ClaimDemand>,
     /// Extended resources without a claim that are cards, or that a DeviceClass maps (with what to say then where no device
@@ -162,6 +164,7 @@ impl Demand {
         }
         Ok(Self {
             pod_uid: pod.uid.clone(),
+            room: pod.room,
             claims,
             extended: unclaimed(ctx, pod),
             parts: pod.annotation(SHARE).is_some_and(|name| name != "false"),

@@ -1,8 +1,8 @@
 //! What a choice of devices on one node costs, in the order in which that matters.
 
-use super::offer::Offer;
+use super::offer::{Candidate, Offer};
 use super::slots::Loss;
-use super::view::{Dev, View};
+use super::view::View;
 use crate::snapshot::Wiring;
 use crate::topology::{Cards, Link, Nearness};
 
@@ -56,6 +56,8 @@ pub(super) struct Key {
     /// Groups of four and more cards that others lose.
     pub(super) big: u32,
     pub(super) power: Power,
+    /// What is lost by shares (`Candidate::dear`). Means something on one node only.
+    pub(super) dear: u32,
     /// What was left of the cards that are cut, so that the fullest are used first.
     pub(super) vacant: u32,
     /// The worst pair, costs being equal.
@@ -131,6 +133,7 @@ pub(super) struct Floor {
 #[derive(Clone, Copy, Default)]
 pub(super) struct SoFar {
     pub(super) loss: Loss,
+    pub(super) dear: u32,
     pub(super) power: Power,
     /// Links within the requests that are complete.
     pub(super) near: Nearness,
@@ -145,10 +148,11 @@ impl SoFar {
         self,
         view: &View<'_>,
         offer: &Offer<'_>,
-        dev: &Dev<'_>,
+        candidate: &Candidate,
         watts: Option<u32>,
         loss: Loss,
     ) -> Self {
+        let dev = &view.devices[candidate.dev];
         let power = self.power.plus(watts, 1);
         // Looking at a device is not talking to it.
         if offer.alternative.request.admin_access {
@@ -163,6 +167,7 @@ impl SoFar {
         };
         Self {
             loss: self.loss.plus(loss),
+            dear: self.dear.saturating_add(candidate.dear),
             power,
             all,
             request,
@@ -195,6 +200,7 @@ impl SoFar {
             across,
             lost: self.loss.lost.saturating_add(floor.lost),
             big: lost.big,
+            dear: self.dear,
             power: self.power.and(floor.power),
             vacant: self.loss.vacant,
             pairs: lost.pairs,

@@ -11,8 +11,8 @@ use super::demand::{Demand, Meant};
 use super::score::{Cost, Rank};
 use super::wish::Wishes;
 use super::{Context, Topology, check, quick};
-use crate::model::{DeviceRequest, Name, Refusal};
-use crate::snapshot::{NodeEntry, NodeIx, PoolState, Power, Snapshot};
+use crate::model::{DeviceRequest, Name, Refusal, Room};
+use crate::snapshot::{Mix, NodeEntry, NodeIx, PoolState, Power, Snapshot};
 
 /// Asks that are remembered; another takes the place of the one not heard for longest.
 const ASKS: usize = 16;
@@ -25,6 +25,8 @@ pub struct Memo {
     nodes: Arc<Vec<Option<Arc<NodeEntry>>>>,
     pools: Arc<Vec<Option<Arc<PoolState>>>>,
     power: Power,
+    rooms: Arc<Vec<Option<Room>>>,
+    mix: Arc<Mix>,
     /// By position of a pool, and of a power domain: the nodes that it is a matter of.
     of_pool: Readers,
     of_domain: Readers,
@@ -35,9 +37,16 @@ pub struct Memo {
     spare: Option<Refusal>,
 }
 
-/// What of a pod the quick path reads. Equal ones get equal answers of one node.
+/// What of a pod decides about nodes, as far as the quick path goes. Equal ones get equal answers of one node.
 #[derive(Debug, PartialEq)]
 struct Ask {
+    /// None: no devices.
+    devices: Option<Devices>,
+    room: Room,
+}
+
+#[derive(Debug, PartialEq)]
+struct Devices {
     request: DeviceRequest,
     name: Name,
     class: Name,
@@ -52,11 +61,15 @@ struct Ask {
 impl Ask {
     /// None: not the common shape.
     fn of(ctx: Context<'_>, demand: &Demand) -> Option<Self> {
+        let room = demand.room;
+        if demand.is_empty() {
+            return Some(Self { devices: None, room });
+        }
         if demand.asks_for_extended() {
             return None;
         }
         let (alternative, _) = quick::common_shape(demand)?;
-        Some(Self {
+        let devices = Some(Devices {
             request: alternative.request.clone(),
             name: alternative.name.clone(),
             class: alternative.class.name.clone(),
@@ -65,7 +78,8 @@ impl Ask {
             wishes: demand.wishes.clone(),
             mix: demand.wishes.mix.unwrap_or(ctx.rules.mix_classes),
             topology: demand.topology(ctx),
-        })
+        });
+        Some(Self { devices, room })
     }
 }
 
@@ -208,7 +222,13 @@ impl Memo {
         if all {
             self.columns.clear();
         }
+        let mix = Arc::ptr_eq(&self.mix, &snapshot.mix);
+        let roomier: Vec<u32> = self.with_other_rooms(snapshot).collect();
         for column in &mut self.columns {
+            if !mix {
+                column.costs = Known::new(0);
+            }
+            roomier.iter().for_each(|node| column.costs.forget(*node));
             // Before they are shorter: what is forgotten is counted.
             for node in &stale {
                 column.verdicts.forget(*node);
@@ -220,7 +240,19 @@ impl Memo {
         self.nodes = snapshot.nodes.clone();
         self.pools = snapshot.pools.clone();
         self.power = snapshot.power.clone();
+        (self.rooms, self.mix) = (snapshot.rooms.clone(), snapshot.mix.clone());
         moved
+    }
+
+    fn with_other_rooms<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = u32> + 'a {
+        let (old, new) = (&*self.rooms, &*snapshot.rooms);
+        let most = match Arc::ptr_eq(&self.rooms, &snapshot.rooms) {
+            true => 0,
+            false => old.len().max(new.len()),
+        };
+        (0u32..)
+            .take(most)
+            .filter(|i| old.get(*i as usize) != new.get(*i as usize))
     }
 
     /// Answers for one pod, in the snapshot of the last `renew`.
@@ -324,13 +356,15 @@ impl Answers<'_> {
     fn find_cost(&mut self, ctx: Context<'_>, demand: &Demand, ix: NodeIx) -> Option<Cost> {
         let node = ctx.snapshot.node(ix)?;
         let quick = self.column.as_mut().and_then(|column| {
-            let cost = quick::tally(ctx, demand, node, true)?.best(demand);
-            let cost = cost.map(|best| Cost::of(ctx, node, best));
+            let cost = match demand.is_empty() {
+                true => Cost::found(ctx, demand, node, ix),
+                false => Cost::quick(&quick::tally(ctx, demand, node, true)?, ctx, demand, (node, ix)),
+            };
             // What is not kept is as good.
             let _ = column.costs.put(ix, cost);
             Some(cost)
         });
-        quick.unwrap_or_else(|| Cost::found(ctx, demand, node))
+        quick.unwrap_or_else(|| Cost::found(ctx, demand, node, ix))
     }
 }
 

@@ -24,9 +24,11 @@ mod result;
 mod score;
 mod search;
 mod share;
+mod sharing;
 mod slots;
 mod solve;
 mod state;
+mod vacancy;
 mod view;
 mod why;
 mod wish;
@@ -38,7 +40,7 @@ pub use allowed::{NamespaceLimits, Slots};
 pub use demand::Demand;
 pub use held::{HELD, only_held};
 pub use memo::{Answers, Memo};
-pub use score::{BEST, Fitting, Rank, rank, scores};
+pub use score::{BEST, Fitting, Rank, has_say, rank, scores};
 pub use share::{ShareState, shares};
 
 use crate::model::{Allocation, Claim, DeviceId, Name, Refusal};
@@ -151,7 +153,7 @@ pub fn place(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<Plac
     demand.admit(ctx, node)?;
     match quick::tally(ctx, demand, node, true).and_then(|tally| tally.place(ctx, demand, node)) {
         Some(placement) => placement,
-        None => solve::best(ctx, demand, node).map(|(placement, _)| placement),
+        None => solve::best(ctx, demand, node).map(|(placement, ..)| placement),
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct Candidate {
     pub(super) takes: Option<Box<[Quantity]>>,
     /// A selector failed on it: whoever comes to it must stop. Only in list order.
     pub(super) failed: bool,
+    /// Of a share: what is lost to others by it, more than by the best of the offer; then what rest of the card it leaves.
+    pub(super) dear: u32,
 }
 
 impl<'a> Offer<'a> {
@@ -122,6 +124,7 @@ impl<'a> Offer<'a> {
             dev: position,
             takes,
             failed: false,
+            dear: 0,
         });
     }
 
@@ -132,6 +135,7 @@ impl<'a> Offer<'a> {
                 dev: position,
                 takes: None,
                 failed: true,
+                dear: 0,
             });
         }
     }

@@ -64,9 +64,10 @@ pub(super) struct How {
     pub(super) first_only: bool,
 }
 
-/// What the pod draws by it. Looking at a device, as admin access does, draws nothing.
+/// What the pod draws by it. Looking at a device, as admin access does, draws nothing, and one more share of a card nothing
+/// more.
 pub(super) fn drawn(view: &View<'_>, offer: &Offer<'_>, candidate: &Candidate) -> Option<u32> {
-    if offer.alternative.request.admin_access {
+    if offer.alternative.request.admin_access || view.devices[candidate.dev].shared {
         Some(0)
     } else {
         view.devices[candidate.dev].watts
@@ -109,10 +110,10 @@ impl Order {
         let is_cut = |i: &usize| view.slots.card_of(offer.candidates[*i].dev).is_some();
         let cut = !offer.alternative.request.admin_access && picks.iter().any(is_cut);
         if !how.first_only {
-            // Stable: equal watts stay in device order.
+            // Stable: what is equal stays in device order.
             picks.sort_by_key(|i| {
                 let watts = drawn(view, offer, &offer.candidates[*i]);
-                (watts.is_none(), watts)
+                (watts.is_none(), watts, offer.candidates[*i].dear)
             });
             if cut {
                 by_card(view, offer, &mut picks);

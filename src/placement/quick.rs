@@ -270,6 +270,10 @@ impl<'a> Tally<'a> {
         })
     }
 
+    pub(super) fn asked(&self) -> u32 {
+        self.asked
+    }
+
     /// The best choice, written out. None: it does not fit, or it is for `solve` to say which.
     pub(super) fn place(
         &self,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::demand::Demand;
 use super::key::Key;
+use super::vacancy::{Part, Vacancy, by_watts, whole};
 use super::{Context, power, quick, solve};
 use crate::snapshot::{NodeEntry, NodeIx};
 
@@ -20,6 +21,12 @@ pub struct Rank {
     links: (u32, u32),
     /// From the pod's group.
     distance: u32,
+    /// Partitions, and groups of four and more cards, that others lose.
+    lost: (u32, u32),
+    /// Devices of unknown watts.
+    unknown: u32,
+    /// Watts, and what nobody can use any more (`vacancy`).
+    price: i64,
     /// What else the devices cost.
     key: Key,
     /// Packing or spreading.
@@ -29,7 +36,7 @@ pub struct Rank {
 }
 
 /// What the best choice on a node comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Best {
     pub(super) preference: u64,
     pub(super) key: Key,
@@ -49,29 +56,57 @@ pub(super) fn preference(offers: &[usize]) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cost {
     best: Best,
+    price: i64,
     headroom: u64,
 }
 
 impl Cost {
-    pub(super) fn of(ctx: Context<'_>, node: &NodeEntry, best: Best) -> Self {
+    pub(super) fn of(
+        ctx: Context<'_>,
+        demand: &Demand,
+        (node, ix): (&NodeEntry, NodeIx),
+        best: Best,
+        parts: impl Iterator<Item = Part>,
+    ) -> Self {
         let headroom = power::headroom(ctx, node);
-        Self { best, headroom }
+        let watts = best.key.power.watts();
+        // Who spreads leaves rests everywhere and means to.
+        let vacancy = (!ctx.rules.spread).then(|| Vacancy::of(ctx, node, ix)).flatten();
+        let price = match vacancy {
+            Some(vacancy) => vacancy.price(ctx, demand, vacancy.before(ctx), parts, watts),
+            None => by_watts(watts),
+        };
+        Self { best, price, headroom }
+    }
+
+    /// Quick: by masks alone. None: the node does not fit.
+    pub(super) fn quick(
+        tally: &quick::Tally<'_>,
+        ctx: Context<'_>,
+        demand: &Demand,
+        node: (&NodeEntry, NodeIx),
+    ) -> Option<Self> {
+        let best = tally.best(demand)?;
+        Some(Self::of(ctx, demand, node, best, whole(tally.asked())))
     }
 
     /// None: the node does not fit.
-    pub(super) fn found(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Option<Self> {
+    pub(super) fn found(ctx: Context<'_>, demand: &Demand, node: &NodeEntry, ix: NodeIx) -> Option<Self> {
         demand.admit(ctx, node).ok()?;
-        let best = match quick::tally(ctx, demand, node, true) {
-            Some(tally) => tally.best(demand)?,
-            None => solve::best(ctx, demand, node).ok()?.1,
-        };
-        Some(Self::of(ctx, node, best))
+        if demand.is_empty() {
+            return Some(Self::of(ctx, demand, (node, ix), Best::default(), [].into_iter()));
+        }
+        if let Some(tally) = quick::tally(ctx, demand, node, true) {
+            return Self::quick(&tally, ctx, demand, (node, ix));
+        }
+        let (_, best, parts) = solve::best(ctx, demand, node).ok()?;
+        Some(Self::of(ctx, demand, (node, ix), best, parts.into_iter()))
     }
 }
 
 impl Rank {
     pub(super) fn of(ctx: Context<'_>, demand: &Demand, node: NodeIx, cost: Cost) -> Self {
-        let Cost { best, headroom } = cost;
+        let Cost { best, price, headroom } = cost;
         let Best {
             preference,
             mut key,
@@ -81,6 +116,7 @@ impl Rank {
             // To keep groups whole is to pack; who spreads wants the opposite.
             (key.big, key.pairs) = (0, 0);
         }
+        key.dear = 0;
         // Only a group makes the node itself matter.
         let distance = demand.group.as_ref().map_or(0, |group| {
             let node = ctx.snapshot.node(node);
@@ -90,6 +126,9 @@ impl Rank {
             preference,
             links: (key.cost, key.across_cost),
             distance,
+            lost: (key.lost, key.big),
+            unknown: key.power.unknown(),
+            price,
             key,
             filling: if ctx.rules.spread { u32::MAX - left } else { left },
             headroom: Reverse(headroom),
@@ -99,8 +138,14 @@ impl Rank {
 
 /// None: the node does not fit (it may have changed since filter).
 pub fn rank(ctx: Context<'_>, demand: &Demand, ix: NodeIx) -> Option<Rank> {
-    let cost = Cost::found(ctx, demand, ctx.snapshot.node(ix)?)?;
+    let cost = Cost::found(ctx, demand, ctx.snapshot.node(ix)?, ix)?;
     Some(Rank::of(ctx, demand, ix, cost))
+}
+
+/// Whether a node can be better than another. A pod without devices is not ours to place, but it should not take the CPU that cards
+/// need; where nothing is known of that, the scheduler decides alone.
+pub fn has_say(ctx: Context<'_>, demand: &Demand) -> bool {
+    !demand.is_empty() || !(ctx.snapshot.mix.is_empty() || ctx.rules.spread)
 }
 
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A
@@ -113,7 +158,7 @@ pub fn scores(ctx: Context<'_>, demand: &Demand, nodes: &[&Arc<NodeEntry>]) -> V
             fitting.add(rank, name, i);
         }
     }
-    fitting.scores(nodes.len())
+    fitting.scores(demand, nodes.len())
 }
 
 /// The nodes that fit. Of thousands few are of different rank, so that ranks are compared once and then their places.
@@ -152,8 +197,9 @@ impl<N: Ord> Fitting<N> {
         self.nodes.push((known as u32, name, at));
     }
 
-    /// So many, 0 for what does not fit.
-    pub fn scores(mut self, len: usize) -> Vec<u8> {
+    /// So many, 0 for what does not fit. Of a pod without devices equal nodes have equal scores: which of them is better is for the
+    /// scheduler to say.
+    pub fn scores(mut self, demand: &Demand, len: usize) -> Vec<u8> {
         // The place of each rank, in place of its position; equal ones have one place.
         let mut order: Vec<u32> = (0..self.ranks.len() as u32).collect();
         order.sort_unstable_by_key(|at| self.ranks[*at as usize]);
@@ -168,9 +214,14 @@ impl<N: Ord> Fitting<N> {
         self.nodes.sort_unstable();
         let best = usize::from(BEST);
         let others = self.nodes.len().saturating_sub(1).max(1);
+        let alike = demand.is_empty();
+        let worst = self.nodes.last().map_or(0, |(rank, ..)| *rank as usize).max(1);
         let mut scores = vec![0; len];
-        for (place, (_, _, at)) in self.nodes.iter().enumerate() {
+        for (place, (rank, _, at)) in self.nodes.iter().enumerate() {
             let score = match place {
+                // The next best is two below: no plugin of the scheduler should make up for it by itself.
+                _ if alike && *rank == 0 => best,
+                _ if alike => best - 2 - (*rank as usize - 1) * (best - 2) / worst,
                 0 => best,
                 // 9 for the second, down to 1 for the last: better than not fitting.
                 _ => best - 1 - (place - 1) * (best - 2) / others,

@@ -348,7 +348,6 @@ impl<'v> Search<'_, 'v> {
             let at = frame.at;
             frame.at += 1;
             let candidate = self.candidate(request, at);
-            let dev = &view.devices[candidate.dev];
             // No step: with 64 claims most of what comes first is given to those before. And before the selector's
             // failure: the in-tree allocator does not evaluate it on a device the pod holds already.
             let claim = view.requests[request].claim;
@@ -377,7 +376,9 @@ impl<'v> Search<'_, 'v> {
             }
             *self.steps -= 1;
             let watts = drawn(view, offer, candidate);
-            let so_far = frame.so_far.with(view, offer, dev, watts, self.state.loss(candidate));
+            let so_far = frame
+                .so_far
+                .with(view, offer, candidate, watts, self.state.loss(candidate));
             if self.cliques && !so_far.all.is_clique(view.wiring) {
                 continue;
             }

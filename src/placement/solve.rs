@@ -13,8 +13,9 @@ use super::order::{Classes, How};
 use super::score::{Best, preference};
 use super::search::{self, Choice, Outcome, Path, search};
 use super::state::Relaxed;
+use super::vacancy::Part;
 use super::view::{Purpose, View};
-use super::{Context, Placement, result, why};
+use super::{Context, Placement, result, sharing, why};
 use crate::model::{DeviceId, Name, Refusal};
 use crate::snapshot::{NodeEntry, PoolState};
 
@@ -26,8 +27,12 @@ pub(super) fn any(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result
     solve(ctx, demand, node, true).map(|_| ())
 }
 
-/// The best solution with what it comes to.
-pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Result<(Placement, Best), Refusal> {
+/// The best solution with what it comes to, and what it takes of cards.
+pub(super) fn best(
+    ctx: Context<'_>,
+    demand: &Demand,
+    node: &NodeEntry,
+) -> Result<(Placement, Best, Vec<Part>), Refusal> {
     let (view, choice, cut) = solve(ctx, demand, node, false)?;
     let offers = view.requests.iter().flat_map(|r| &r.offers);
     let usable = distinct(&view, offers.flat_map(|o| &o.candidates).map(|c| c.dev));
@@ -38,8 +43,9 @@ pub(super) fn best(ctx: Context<'_>, demand: &Demand, node: &NodeEntry) -> Resul
         key: choice.key,
         left,
     };
+    let parts = sharing::parts(&view, &choice);
     let placement = result::placement(ctx, demand, node, &view, &choice, cut)?;
-    Ok((placement, best))
+    Ok((placement, best, parts))
 }
 
 /// What the in-tree allocator would take: the first find in list order. None: nothing.
@@ -104,7 +110,10 @@ fn solve<'a>(
     {
         return Err(refusal);
     }
-    let (view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
+    let (mut view, selector_failed) = View::of(ctx, demand, node, Purpose::Place)?;
+    if !first_only {
+        sharing::order(ctx, demand, node, &mut view);
+    }
     // To look at every device for every alternative is work as well.
     let mut steps = allowance.saturating_sub(view.looked());
     if selector_failed {

@@ -176,6 +176,7 @@ impl<'a> View<'a> {
                 dev: view.devices.len(),
                 takes: None,
                 failed: false,
+                dear: 0,
             });
             let dev = view.device(state, view.pools.len() - 1, *at);
             view.devices.push(dev);

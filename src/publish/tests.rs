@@ -26,6 +26,7 @@ fn node(name: &str) -> Change {
         labels: Arc::default(),
         annotations: Arc::default(),
         extended_resources: vec![],
+        allocatable: None,
         unschedulable: false,
         taints: vec![],
     }))
@@ -44,6 +45,7 @@ fn pod(name: &str) -> Arc<Pod> {
         deleting: false,
         claims: vec![],
         extended_resources: vec![],
+        room: Default::default(),
         extended_resource_claim: None,
         claimed_resources: vec![],
         fixed: false,

@@ -197,7 +197,10 @@ impl Service for Handlers {
         let asked = self.asked(args).await?;
         let (context, snapshot) = (asked.context(&self.selectors), &asked.snapshot);
         // A refusal now, after filter said yes: bind will say it again. Scores cannot.
-        let Some(demand) = Demand::of(context, &asked.pod).ok().filter(|d| !d.is_empty()) else {
+        let Some(demand) = Demand::of(context, &asked.pod)
+            .ok()
+            .filter(|d| placement::has_say(context, d))
+        else {
             return Ok(vec![0; args.names.len()]);
         };
         let mut turn = self.turns.take().await;
@@ -216,9 +219,11 @@ impl Service for Handlers {
             }
             pace.step().await;
         }
-        let scores = fitting.scores(args.names.len());
+        let scores = fitting.scores(&demand, args.names.len());
         self.metrics.searches_cut(Verb::Prioritize, demand.cut_searches());
-        let best = scores.iter().position(|score| *score == placement::BEST);
+        let best = scores
+            .iter()
+            .position(|score| *score == placement::BEST && !demand.is_empty());
         let wanted = best.and_then(|best| holds::wanted(context, &demand, &asked.pod, args.names[best].as_str()));
         // Waiting needs no core.
         drop(turn);

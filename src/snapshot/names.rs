@@ -116,6 +116,7 @@ mod tests {
                     labels: Arc::default(),
                     annotations: Arc::default(),
                     extended_resources: vec![],
+                    allocatable: None,
                     unschedulable: false,
                     taints: vec![],
                 }),

@@ -5,6 +5,7 @@ mod holders;
 mod holds;
 mod memo;
 mod property;
+mod rooms;
 mod shares;
 mod support;
 mod wiring;

@@ -126,8 +126,9 @@ fn case() -> impl Strategy<Value = Case> {
 
 type Power = (u32, u32);
 
-/// What others lose of the shared counter, what the choice draws, and how empty the counter was that it begins on.
-type Cost = (u32, Power, u32);
+/// What others lose of the shared counter, what the choice draws, what rests it leaves of shared cards, and how empty the
+/// counter was that it begins on.
+type Cost = (u32, Power, u32, u32);
 
 /// One choice: by ask, positions of cards, each once; a shared card may be in several asks.
 type Choice = Vec<Vec<usize>>;
@@ -143,6 +144,22 @@ impl Card {
 
     fn takes(&self, wanted: &Wanted) -> u32 {
         if wanted.memory == 0 { self.memory } else { wanted.memory }
+    }
+
+    /// In thousandths, what is left of a shared card and what is taken rounded against whoever asks; each share by itself.
+    fn rest(&self, wanted: &Wanted) -> u32 {
+        let left = (self.memory - self.holds()) * 1000 / self.memory;
+        let taken = (self.takes(wanted) * 1000).div_ceil(self.memory);
+        if self.shared { left.saturating_sub(taken) } else { 0 }
+    }
+
+    /// Whoever has a share of it has turned it on.
+    fn draws(&self) -> Option<u32> {
+        if self.shared && self.given > 0 {
+            Some(0)
+        } else {
+            self.watts
+        }
     }
 
     fn can_serve(&self, wanted: &Wanted) -> bool {
@@ -283,7 +300,7 @@ impl Case {
         self.worth(left) - self.worth(left - slots)
     }
 
-    fn cost(&self, choice: &Choice) -> Cost {
+    fn cost(&self, alternatives: &[&Wanted], choice: &Choice) -> Cost {
         let mut chosen: Vec<usize> = choice.iter().flatten().copied().collect();
         chosen.sort_unstable();
         chosen.dedup();
@@ -293,14 +310,16 @@ impl Case {
             0 => 0,
             _ => u32::try_from(self.slots_left()).unwrap_or(0) * 1000 / SLOTS,
         };
-        (self.lost(slots), self.power(choice), vacant)
+        let rests = choice.iter().zip(alternatives);
+        let rests = rests.flat_map(|(picks, w)| picks.iter().map(|i| self.cards[*i].rest(w)));
+        (self.lost(slots), self.power(choice), rests.sum(), vacant)
     }
 
     fn power(&self, choice: &Choice) -> Power {
         choice
             .iter()
             .flatten()
-            .fold((0, 0), |(unknown, watts), i| match self.cards[*i].watts {
+            .fold((0, 0), |(unknown, watts), i| match self.cards[*i].draws() {
                 Some(w) => (unknown, watts + w),
                 None => (unknown + 1, watts),
             })
@@ -335,8 +354,8 @@ impl Case {
             } else if !self.mix {
                 choices.clear();
             }
-            let least = choices.iter().map(|c| self.cost(c)).min()?;
-            choices.retain(|c| self.cost(c) == least);
+            let least = choices.iter().map(|c| self.cost(alternatives, c)).min()?;
+            choices.retain(|c| self.cost(alternatives, c) == least);
             Some((at, least, choices))
         })
     }
@@ -516,10 +535,11 @@ proptest! {
         prop_assert_eq!(choice.iter().map(Vec::len).sum::<usize>(), results.len(), "every result is of a request served");
         let sorted: Choice = choice.iter().map(|p| { let mut p = p.clone(); p.sort_unstable(); p }).collect();
         prop_assert!(choices.contains(&sorted), "{:?} with {:?} is none of {:?}, which cost {:?}",
-            choice, case.cost(&choice), choices, least);
+            choice, case.cost(&alternatives, &choice), choices, least);
         let shares = results.iter().all(|r| r.share_id.is_some() == case.cards[position(&r.id.device)].shared);
         prop_assert!(shares, "exactly shared cards are given as shares");
-        prop_assert_eq!(placed.watts, least.1.1);
+        let watts: u32 = choice.iter().flatten().filter_map(|i| case.cards[*i].watts).sum();
+        prop_assert_eq!(placed.watts, watts);
         let classes = case.classes(&choice);
         prop_assert_eq!(placed.class.as_deref(), if classes.len() == 1 { Some(classes[0]) } else { None });
 
@@ -529,11 +549,11 @@ proptest! {
             let fewest = choices.iter().map(free).min();
             prop_assert_eq!(Some(free(&choice)), fewest, "the smaller group is broken: {:?} of {:?}", choice, choices);
             let order = |c: &Choice| -> Vec<_> {
-                c.iter().flat_map(|picks| {
+                c.iter().zip(&alternatives).flat_map(|(picks, wanted)| {
                     let mut keys: Vec<_> = picks.iter().map(|i| {
                         let card = &case.cards[*i];
                         let cut = (card.given == 0 && card.slots > 0).then(|| case.lost(card.slots));
-                        (cut, card.watts.is_none(), card.watts, *i)
+                        (cut, card.draws().is_none(), card.draws(), card.rest(wanted), *i)
                     }).collect();
                     keys.sort_unstable();
                     keys

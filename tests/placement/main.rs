@@ -15,4 +15,5 @@ mod scores;
 mod shares;
 mod slots;
 mod topology;
+mod vacancy;
 mod world;

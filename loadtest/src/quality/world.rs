@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use wattlane::convert::{self, Object};
 use wattlane::index::{Change, Index, Key, Kind, Reservation, ReservedClaim};
 use wattlane::model::{Name, Pod};
-use wattlane::placement::{self, Context, Demand, Placement, Rules};
+use wattlane::placement::{self, Context, Demand, Fitting, Placement, Rank, Rules};
 use wattlane::policy::{Policy, PolicyClassifier};
 use wattlane::selector::Selectors;
-use wattlane::snapshot::{NodeEntry, Snapshot};
+use wattlane::snapshot::{Mix, NodeEntry, Snapshot};
 
 use super::links::uuid;
 
@@ -88,12 +88,47 @@ impl World {
                 "uuid": {"string": uuid(&name, card)}, "productName": {"string": product}}})
         };
         let devices: Vec<Value> = products.iter().enumerate().map(device).collect();
-        self.apply(&json!({"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "uid": name, "labels": labels, "annotations": annotations}}))?;
+        self.local(
+            node,
+            &devices,
+            json!({"metadata": {"labels": labels, "annotations": annotations}}),
+        )
+    }
+
+    /// A node with a slice of these devices.
+    fn local(&mut self, node: usize, devices: &[Value], mut object: Value) -> anyhow::Result<()> {
+        let name = node_name(node);
+        (object["apiVersion"], object["kind"]) = (json!("v1"), json!("Node"));
+        (object["metadata"]["name"], object["metadata"]["uid"]) = (json!(name), json!(name));
+        self.apply(&object)?;
         self.apply(
             &json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": name},
             "spec": {"driver": DRIVER, "nodeName": name, "devices": devices,
                 "pool": {"name": name, "generation": 1, "resourceSliceCount": 1}}}),
+        )
+    }
+
+    /// A node with cards of one product that are given in units, with consumable capacity.
+    pub(crate) fn shared_node(
+        &mut self,
+        node: usize,
+        product: &str,
+        cards: usize,
+        units: u32,
+        allocatable: &Value,
+    ) -> anyhow::Result<()> {
+        let name = node_name(node);
+        let device = |card| {
+            json!({"name": card_name(card), "allowMultipleAllocations": true,
+                "capacity": {"milli": {"value": units.to_string()}},
+                "attributes": {"type": {"string": "gpu"}, "uuid": {"string": uuid(&name, card)},
+                    "productName": {"string": product}}})
+        };
+        let devices: Vec<Value> = (0..cards).map(device).collect();
+        self.local(
+            node,
+            &devices,
+            json!({"metadata": {}, "status": {"allocatable": allocatable}}),
         )
     }
 
@@ -137,15 +172,20 @@ impl World {
     /// A pod without annotations, with a claim for each number of cards.
     pub(crate) fn arrive(&mut self, counts: &[u32]) -> anyhow::Result<Pod> {
         let cards = |count: &u32| json!([{"name": "r", "exactly": {"deviceClassName": DRIVER, "count": count}}]);
-        self.arrive_with(&counts.iter().map(cards).collect::<Vec<_>>())
+        self.arrive_with(&counts.iter().map(cards).collect::<Vec<_>>(), &json!({}))
     }
 
     /// A pod with one claim of these requests.
     pub(crate) fn arrive_asking(&mut self, requests: &Value) -> anyhow::Result<Pod> {
-        self.arrive_with(std::slice::from_ref(requests))
+        self.arrive_with(std::slice::from_ref(requests), &json!({}))
     }
 
-    fn arrive_with(&mut self, claims: &[Value]) -> anyhow::Result<Pod> {
+    /// The same, or one without a claim, that asks for CPU and memory.
+    pub(crate) fn arrive_needing(&mut self, requests: Option<&Value>, resources: &Value) -> anyhow::Result<Pod> {
+        self.arrive_with(requests.map(std::slice::from_ref).unwrap_or_default(), resources)
+    }
+
+    fn arrive_with(&mut self, claims: &[Value], resources: &Value) -> anyhow::Result<Pod> {
         let pod = format!("p-{}", self.pods);
         self.pods += 1;
         for (i, requests) in claims.iter().enumerate() {
@@ -159,7 +199,7 @@ impl World {
             .collect();
         let pod = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": pod, "namespace": NAMESPACE, "uid": pod},
-            "spec": {"containers": [{"name": "c"}], "resourceClaims": claims}});
+            "spec": {"containers": [{"name": "c", "resources": resources}], "resourceClaims": claims}});
         Ok(convert::pod(&pod)?)
     }
 
@@ -174,10 +214,31 @@ impl World {
             return Ok(None);
         };
         // Bind reads the pod anew.
-        let placed = placement::place(ctx, &self.demand(pod)?, best);
-        let placed = placed.map_err(|no| anyhow!("{} passed filter and is refused: {}", best.node.name, no.message))?;
+        let node = number(&best.node.name)?;
+        Ok(Some((node, self.place(pod, node)?)))
+    }
+
+    /// Of these nodes; None: it does not fit.
+    pub(crate) fn ranks(&self, pod: &Pod, nodes: &[usize]) -> anyhow::Result<Vec<Option<Rank>>> {
+        let (ctx, demand) = (self.context(), self.demand(pod)?);
+        let rank = |node: &usize| {
+            let ix = self.snapshot.node_ix(&node_name(*node));
+            Ok(placement::rank(ctx, &demand, ix.context("a node that is not there")?))
+        };
+        nodes.iter().map(rank).collect()
+    }
+
+    /// The best devices of a node that has passed filter.
+    pub(crate) fn place(&self, pod: &Pod, node: usize) -> anyhow::Result<Placement> {
+        let entry = self.snapshot.node_named(&node_name(node));
+        let placed = placement::place(
+            self.context(),
+            &self.demand(pod)?,
+            entry.context("a node that is not there")?,
+        );
+        let placed = placed.map_err(|no| anyhow!("node {node} passed filter and is refused: {}", no.message))?;
         ensure!(!placed.cut, "a search was cut: the choice may not be the best");
-        Ok(Some((number(&best.node.name)?, placed)))
+        Ok(placed)
     }
 
     fn demand(&self, pod: &Pod) -> anyhow::Result<Demand> {
@@ -242,6 +303,38 @@ impl World {
         }
         self.publish();
         Ok(Given { node, cards })
+    }
+
+    /// The watch shows the pod on its node. Only what counts CPU and memory, or the mix of what is asked for, needs it.
+    pub(crate) fn runs(&mut self, pod: &Pod, node: usize) {
+        let pod = Pod {
+            node_name: node_name(node).into(),
+            ..pod.clone()
+        };
+        self.index.apply(Change::Upsert(Object::Pod(pod)));
+        self.publish();
+    }
+
+    /// What pods ask for, as seen so far: the very same one until it has become another.
+    pub(crate) fn mix(&self) -> &Arc<Mix> {
+        &self.snapshot.mix
+    }
+
+    /// The extender's scores of nodes with these ranks.
+    pub(crate) fn scores(&self, pod: &Pod, ranks: impl Iterator<Item = Option<Rank>>) -> anyhow::Result<Vec<u8>> {
+        let demand = self.demand(pod)?;
+        let (mut fitting, mut nodes) = (Fitting::default(), 0);
+        for (at, rank) in ranks.enumerate() {
+            // Ours are in the order of their names.
+            if let Some(rank) = rank {
+                fitting.add(rank, at, at);
+            }
+            nodes = at + 1;
+        }
+        Ok(match placement::has_say(self.context(), &demand) {
+            true => fitting.scores(&demand, nodes),
+            false => vec![0; nodes],
+        })
     }
 
     /// Writes what somebody else chose, in the order of the pod's claims.

@@ -174,6 +174,7 @@ fn new_pod(name: &str, claims: &[Name]) -> Pod {
         deleting: false,
         claims: claims.iter().map(claim).collect(),
         extended_resources: vec![],
+        room: Default::default(),
         extended_resource_claim: None,
         claimed_resources: vec![],
         fixed: false,

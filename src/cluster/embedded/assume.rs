@@ -82,6 +82,7 @@ fn nodes(state: &mut State) -> Option<String> {
             name,
             annotations: Labels::default(),
             extended_resources: vec![],
+            allocatable: None,
             unschedulable: false,
             taints: vec![],
         };
