@@ -4,6 +4,7 @@ mod admission;
 mod allocate;
 mod class;
 mod client;
+mod closed;
 mod fixture;
 mod mig;
 mod power;
@@ -41,6 +42,8 @@ enum Scenario {
     Verbs(verbs::Args),
     /// AdmissionReviews over TLS, on kept connections and on new ones
     Admission(admission::Args),
+    /// Pods through the real control plane: the in-tree plugin and wattlane, in turns
+    Loop(closed::Args),
     /// One decision on one node: wattlane and the in-tree allocator, in turns
     Allocate(allocate::Args),
     /// Links between the cards of a pod, and the groups that stay whole
@@ -61,6 +64,7 @@ async fn main() -> anyhow::Result<()> {
     let (report, table): (_, fn(&Value) -> String) = match &cli.scenario {
         Scenario::Verbs(args) => (verbs::run(args).await?, verbs::table),
         Scenario::Admission(args) => (admission::run(args).await?, admission::table),
+        Scenario::Loop(args) => (Box::pin(closed::run(args)).await?, closed::table),
         Scenario::Allocate(args) => (allocate::run(args)?, allocate::table),
         Scenario::Topology(args) => (topology::run(args)?, topology::table),
         Scenario::Class(args) => (class::run(args)?, class::table),
