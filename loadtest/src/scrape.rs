@@ -16,7 +16,11 @@ pub(crate) struct Inside {
 impl Inside {
     pub(crate) async fn scrape(server: &Server, verb: &str) -> anyhow::Result<Self> {
         let (_, page) = plain(server.admin, "/metrics").await?;
-        Ok(Self::read(&page, "wattlane_request_duration_seconds", &format!("verb=\"{verb}\"")))
+        Ok(Self::read(
+            &page,
+            "wattlane_request_duration_seconds",
+            &format!("verb=\"{verb}\""),
+        ))
     }
 
     /// The series of a page that carries the label.

@@ -328,7 +328,10 @@ impl Cluster {
         config["clientConnection"] = json!({"kubeconfig": self.plane.kubeconfig(User::WattlaneScheduler)});
         let path = self.plane.write("wattlane-scheduler.json", &config)?;
         let env = extender::env()?;
-        let env: Vec<_> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let env: Vec<_> = env
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
         self.plane
             .scheduler("wattlane-scheduler", User::WattlaneScheduler, &path, port, &env)?;
         self.plane.healthy(&format!("https://127.0.0.1:{port}/readyz")).await

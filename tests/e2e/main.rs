@@ -12,9 +12,9 @@ mod cluster;
 mod corpus;
 mod manifests;
 mod objects;
-mod replicas;
 #[path = "../shared/plane/mod.rs"]
 mod plane;
+mod replicas;
 
 use plane::{process, users, wait};
 

@@ -37,9 +37,15 @@ fn judge(pods: &[Pod], claims: &[ResourceClaim]) -> Found {
     let mut given = BTreeSet::new();
     let mut served = BTreeSet::new();
     for status in claims.iter().filter_map(|claim| claim.status.as_ref()) {
-        let devices = status.allocation.as_ref().and_then(|a| a.devices.as_ref()?.results.as_ref());
+        let devices = status
+            .allocation
+            .as_ref()
+            .and_then(|a| a.devices.as_ref()?.results.as_ref());
         let devices = devices.map(Vec::as_slice).unwrap_or_default();
-        found.given_twice += devices.iter().filter(|d| !given.insert((&d.driver, &d.pool, &d.device))).count();
+        found.given_twice += devices
+            .iter()
+            .filter(|d| !given.insert((&d.driver, &d.pool, &d.device)))
+            .count();
         for holder in status.reserved_for.iter().flatten() {
             let Some((uid, node)) = bound.get_key_value(holder.uid.as_str()) else {
                 continue;
@@ -75,7 +81,10 @@ mod tests {
 
     fn found(claims: Value) -> Found {
         let pods = serde_json::from_value(json!([pod("a", "n1"), pod("b", "n2")])).expect("pods");
-        judge(pods_of(&pods), &serde_json::from_value::<Vec<_>>(claims).expect("claims"))
+        judge(
+            pods_of(&pods),
+            &serde_json::from_value::<Vec<_>>(claims).expect("claims"),
+        )
     }
 
     fn pods_of(pods: &Vec<k8s_openapi::api::core::v1::Pod>) -> &[k8s_openapi::api::core::v1::Pod] {
@@ -88,11 +97,36 @@ mod tests {
         let none = Found::default();
         assert_eq!(found(json!([good, claim("b", &[("n2", "0"), ("n2", "1")])])), none);
         let twice = found(json!([good, claim("b", &[("n2", "0"), ("n2", "0")])]));
-        assert_eq!(twice, Found { given_twice: 1, ..Found::default() });
+        assert_eq!(
+            twice,
+            Found {
+                given_twice: 1,
+                ..Found::default()
+            }
+        );
         let both = found(json!([good, claim("b", &[("n1", "1"), ("n2", "0")])]));
-        assert_eq!(both, Found { given_twice: 1, elsewhere: 1, without: 0 });
-        assert_eq!(found(json!([good])), Found { without: 1, ..Found::default() });
+        assert_eq!(
+            both,
+            Found {
+                given_twice: 1,
+                elsewhere: 1,
+                without: 0
+            }
+        );
+        assert_eq!(
+            found(json!([good])),
+            Found {
+                without: 1,
+                ..Found::default()
+            }
+        );
         let few = found(json!([good, claim("b", &[("n2", "0")])]));
-        assert_eq!(few, Found { without: 1, ..Found::default() });
+        assert_eq!(
+            few,
+            Found {
+                without: 1,
+                ..Found::default()
+            }
+        );
     }
 }

@@ -5,7 +5,6 @@
 mod check;
 mod page;
 #[path = "../../../tests/shared/plane/mod.rs"]
-#[allow(dead_code, reason = "the end-to-end tests use all of it")]
 mod plane;
 mod side;
 mod table;
@@ -39,6 +38,9 @@ pub(crate) struct Args {
     runs: usize,
     #[arg(long, value_delimiter = ',', default_values_t = [Side::InTree, Side::Wattlane])]
     sides: Vec<Side>,
+    /// Another `wattlane`, of an older build say, for the side `wattlane-other`.
+    #[arg(long, value_name = "BINARY")]
+    other: Option<PathBuf>,
     /// Creations that wait for the API server at one time.
     #[arg(long, default_value_t = 16)]
     creators: usize,
@@ -65,6 +67,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         args.nodes,
         crate::fixture::GPUS
     );
+    ensure!(
+        args.other.is_some() || !args.sides.contains(&Side::WattlaneOther),
+        "the side wattlane-other needs --other BINARY"
+    );
     let mut plane = Box::pin(Plane::start()).await?;
     let measured = Box::pin(measure(&mut plane, args)).await;
     if measured.is_err() {
@@ -74,8 +80,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
     if let Some(path) = &args.raw {
         std::fs::write(path, serde_json::to_vec(&raw)?).with_context(|| path.display().to_string())?;
     }
-    Ok(json!({"scenario": "loop", "nodes": args.nodes, "pods": args.pods, "runs": args.runs, "seed": args.seed,
-        "creators": args.creators, "tls": "1.3, client certificate, HTTP/2", "rows": rows}))
+    Ok(
+        json!({"scenario": "loop", "nodes": args.nodes, "pods": args.pods, "runs": args.runs, "seed": args.seed,
+        "creators": args.creators, "tls": "1.3, client certificate, HTTP/2", "rows": rows}),
+    )
 }
 
 /// The rows of the report, and all samples.
@@ -83,7 +91,7 @@ async fn measure(plane: &mut Plane, args: &Args) -> anyhow::Result<(Vec<Value>, 
     // Each side brings its own.
     plane.kill("kube-scheduler")?;
     world::build(plane, args.nodes, args.pods.max(args.warm_up)).await?;
-    let mut sides = Sides::new(plane).await?;
+    let mut sides = Sides::new(plane, args.other.clone()).await?;
     let mut dice = Dice::new(args.seed, 0);
     let (mut rows, mut raw) = (vec![], vec![]);
     for turn in 0..args.runs {
@@ -126,8 +134,16 @@ async fn one(
     let found = check::read(&plane.client()).await?;
     // Not something to average over.
     ensure!(found.given_twice == 0, "{} devices were given twice", found.given_twice);
-    ensure!(found.elsewhere == 0, "{} devices are not on their pod's node", found.elsewhere);
-    ensure!(found.without == 0, "{} bound pods have not what they asked for", found.without);
+    ensure!(
+        found.elsewhere == 0,
+        "{} devices are not on their pod's node",
+        found.elsewhere
+    );
+    ensure!(
+        found.without == 0,
+        "{} bound pods have not what they asked for",
+        found.without
+    );
     wave::clear(plane).await?;
     sides.stop(plane, side)?;
     let series = Series::new(played.latencies.clone(), played.took, 0);

@@ -45,7 +45,11 @@ impl Page {
     /// Mean of a histogram over the series that carry the label; 0 where there is nothing.
     pub(crate) fn mean(&self, name: &str, label: &str) -> f64 {
         let count = self.sum(&format!("{name}_count"), label);
-        if count > 0.0 { self.sum(&format!("{name}_sum"), label) / count } else { 0.0 }
+        if count > 0.0 {
+            self.sum(&format!("{name}_sum"), label) / count
+        } else {
+            0.0
+        }
     }
 
     /// Means of a histogram in ms, by the value of a label.
@@ -77,12 +81,16 @@ fn value<'a>(labels: &'a str, key: &str) -> Option<&'a str> {
 mod tests {
     use super::Page;
 
-    const PAGE: &str = "# HELP x y\nx_sum{a=\"1\",b=\"2\"} 4\nx_count{a=\"1\",b=\"2\"} 2\nx_sum{a=\"2\"} 1\nx_count{a=\"2\"} 1\nn 7\n";
+    const PAGE: &str =
+        "# HELP x y\nx_sum{a=\"1\",b=\"2\"} 4\nx_count{a=\"1\",b=\"2\"} 2\nx_sum{a=\"2\"} 1\nx_count{a=\"2\"} 1\nn 7\n";
 
     #[test]
     fn a_page_is_read_by_labels() {
         let page = Page::read(PAGE);
-        assert_eq!(page.means("x", "a"), [("1".into(), 2000.0), ("2".into(), 1000.0)].into());
+        assert_eq!(
+            page.means("x", "a"),
+            [("1".into(), 2000.0), ("2".into(), 1000.0)].into()
+        );
         assert!((page.mean("x", "") - 5.0 / 3.0).abs() < 1e-9);
         assert_eq!(page.counts("x_count", "b"), [("2".into(), 2.0)].into());
         let later = Page::read(&PAGE.replace("n 7", "n 9")).since(&page);

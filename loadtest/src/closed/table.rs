@@ -6,7 +6,16 @@ pub(crate) fn table(report: &Value) -> String {
     let rows = report["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut out = format!(
         "{} nodes of 8 cards, {} pods of 2, extender over TLS {}\n{:<16}{:>9}{:>9}{:>10}{:>10}{:>8}  {:<34}processor ms a pod\n",
-        report["nodes"], report["pods"], text(&report["tls"]), "run", "pods/s", "created", "p50 ms", "p99 ms", "cycle", "binds",
+        report["nodes"],
+        report["pods"],
+        text(&report["tls"]),
+        "run",
+        "pods/s",
+        "created",
+        "p50 ms",
+        "p99 ms",
+        "cycle",
+        "binds",
     );
     let pods = report["pods"].as_f64().unwrap_or(1.0);
     for row in rows {
@@ -23,24 +32,41 @@ pub(crate) fn table(report: &Value) -> String {
         let spent: Vec<String> = spent.iter().map(|(name, ms)| format!("{name} {ms:.1}")).collect();
         out += &format!(
             "{:<16}{:>9.1}{:>9.2}{:>10.0}{:>10.0}{:>8.2}  {:<34}{}\n",
-            text(&row["run"]), number(&row["podsPerSecond"]), number(&row["createdSeconds"]), number(&row["p50Ms"]),
-            number(&row["p99Ms"]), number(&inside["scheduler"]["cycleMs"]), binds, spent.join(", "),
+            text(&row["run"]),
+            number(&row["podsPerSecond"]),
+            number(&row["createdSeconds"]),
+            number(&row["p50Ms"]),
+            number(&row["p99Ms"]),
+            number(&inside["scheduler"]["cycleMs"]),
+            binds,
+            spent.join(", "),
         );
     }
     let sides: std::collections::BTreeSet<String> = rows.iter().map(|r| text(&r["side"])).collect();
-    out += &format!("\n{:<16}{:>9}{:>16}{:>10}{:>10}\n", "side", "pods/s", "range", "p50 ms", "p99 ms");
+    out += &format!(
+        "\n{:<16}{:>9}{:>16}{:>10}{:>10}\n",
+        "side", "pods/s", "range", "p50 ms", "p99 ms"
+    );
     for side in &sides {
         let of = |key: &str| sorted(rows, side, key);
         let (rate, p50, p99) = (of("podsPerSecond"), of("p50Ms"), of("p99Ms"));
         let range = format!("{:.1}-{:.1}", rate.first().unwrap_or(&0.0), rate.last().unwrap_or(&0.0));
-        out += &format!("{side:<16}{:>9.1}{range:>16}{:>10.0}{:>10.0}\n", middle(&rate), middle(&p50), middle(&p99));
+        out += &format!(
+            "{side:<16}{:>9.1}{range:>16}{:>10.0}{:>10.0}\n",
+            middle(&rate),
+            middle(&p50),
+            middle(&p99)
+        );
     }
     for rival in sides.iter().filter(|s| s.as_str() != "wattlane") {
         let (ours, theirs) = (in_turns(rows, "wattlane"), in_turns(rows, rival));
         let mut ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
         ratios.sort_by(f64::total_cmp);
         if let (Some(low), Some(high)) = (ratios.first(), ratios.last()) {
-            out += &format!("wattlane / {rival} in one turn: {:.2} ({low:.2}-{high:.2})\n", middle(&ratios));
+            out += &format!(
+                "wattlane / {rival} in one turn: {:.2} ({low:.2}-{high:.2})\n",
+                middle(&ratios)
+            );
         }
     }
     out + &where_the_time_goes(rows)
@@ -48,9 +74,16 @@ pub(crate) fn table(report: &Value) -> String {
 
 /// wattlane's own means over all runs.
 fn where_the_time_goes(rows: &[Value]) -> String {
-    let ours: Vec<&Value> = rows.iter().map(|r| &r["inside"]["wattlane"]).filter(|w| w.is_object()).collect();
+    let ours: Vec<&Value> = rows
+        .iter()
+        .map(|r| &r["inside"]["wattlane"])
+        .filter(|w| w.is_object())
+        .collect();
     let mut out = String::new();
-    for (group, names) in [("verbs", &["filter", "prioritize", "bind"][..]), ("calls", &["read", "claim", "status", "binding", "other"])] {
+    for (group, names) in [
+        ("verbs", &["filter", "prioritize", "bind"][..]),
+        ("calls", &["read", "claim", "status", "binding", "other"]),
+    ] {
         for name in names {
             let of = |key: &str| ours.iter().map(|w| number(&w[group][name][key])).collect::<Vec<_>>();
             let (counts, means) = (of("count"), of("meanMs"));
@@ -58,7 +91,11 @@ fn where_the_time_goes(rows: &[Value]) -> String {
             if count > 0.0 {
                 let mean = counts.iter().zip(&means).map(|(n, ms)| n * ms).sum::<f64>() / count;
                 let worst = of("p99MsAtMost").into_iter().fold(0.0, f64::max);
-                out += &format!("{:<20}{:>8.0} times, mean {mean:.2} ms, p99 at most {worst:.1} ms\n", format!("{group}: {name}"), count);
+                out += &format!(
+                    "{:<20}{:>8.0} times, mean {mean:.2} ms, p99 at most {worst:.1} ms\n",
+                    format!("{group}: {name}"),
+                    count
+                );
             }
         }
     }
@@ -72,7 +109,11 @@ fn in_turns(rows: &[Value], side: &str) -> Vec<f64> {
 }
 
 fn sorted(rows: &[Value], side: &str, key: &str) -> Vec<f64> {
-    let mut values: Vec<f64> = rows.iter().filter(|r| r["side"] == side).map(|r| number(&r[key])).collect();
+    let mut values: Vec<f64> = rows
+        .iter()
+        .filter(|r| r["side"] == side)
+        .map(|r| number(&r[key]))
+        .collect();
     values.sort_by(f64::total_cmp);
     values
 }

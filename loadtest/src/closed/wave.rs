@@ -40,14 +40,21 @@ pub(crate) async fn play(plane: &mut Plane, order: &Order) -> Result<Played> {
     let pods: Api<Pod> = Api::namespaced(plane.client(), NAMESPACE);
     let sent = RefCell::new(BTreeMap::new());
     let bound = RefCell::new(BTreeMap::new());
-    let start = pods.list(&ListParams::default().limit(1)).await?.metadata.resource_version;
+    let start = pods
+        .list(&ListParams::default().limit(1))
+        .await?
+        .metadata
+        .resource_version;
     let begun = Instant::now();
     let create = async {
         let made = stream::iter(0..order.pods).map(async |i| {
             let pod = world::pod(&order.name, i, order.scheduler)?;
             let name = pod.metadata.name.clone().unwrap_or_default();
             sent.borrow_mut().insert(name, Instant::now());
-            pods.create(&PostParams::default(), &pod).await.map(drop).map_err(anyhow::Error::from)
+            pods.create(&PostParams::default(), &pod)
+                .await
+                .map(drop)
+                .map_err(anyhow::Error::from)
         });
         made.buffer_unordered(order.creators).try_collect::<()>().await?;
         Ok(begun.elapsed())
@@ -56,12 +63,17 @@ pub(crate) async fn play(plane: &mut Plane, order: &Order) -> Result<Played> {
     let both = tokio::time::timeout(order.patience, futures::future::try_join(create, watch));
     let Ok(ended) = both.await else {
         plane.all_alive()?;
-        let missing = pods.list(&ListParams::default().labels(&format!("wave={}", order.name))).await?;
+        let missing = pods
+            .list(&ListParams::default().labels(&format!("wave={}", order.name)))
+            .await?;
         let unbound = missing.items.iter().find(|p| node_of(p).is_none());
         let why = unbound.and_then(|p| p.status.as_ref()?.conditions.as_ref()?.first()?.message.clone());
         bail!(
             "{} of {} pods were bound within {:?}; of one that was not: {}",
-            bound.borrow().len(), order.pods, order.patience, why.unwrap_or_else(|| "nothing is said".to_owned())
+            bound.borrow().len(),
+            order.pods,
+            order.patience,
+            why.unwrap_or_else(|| "nothing is said".to_owned())
         );
     };
     let (created, ()) = ended?;
@@ -69,8 +81,14 @@ pub(crate) async fn play(plane: &mut Plane, order: &Order) -> Result<Played> {
     let (sent, bound) = (sent.into_inner(), bound.into_inner());
     let last = bound.values().max().copied().unwrap_or(begun);
     Ok(Played {
-        latencies: sent.iter().filter_map(|(name, at)| Some(bound.get(name)?.duration_since(*at))).collect(),
-        bound_at: sent.keys().filter_map(|name| Some(bound.get(name)?.duration_since(begun))).collect(),
+        latencies: sent
+            .iter()
+            .filter_map(|(name, at)| Some(bound.get(name)?.duration_since(*at)))
+            .collect(),
+        bound_at: sent
+            .keys()
+            .filter_map(|name| Some(bound.get(name)?.duration_since(begun)))
+            .collect(),
         took: last - begun,
         created,
     })
@@ -81,8 +99,15 @@ fn node_of(pod: &Pod) -> Option<&str> {
 }
 
 /// Notes when each pod is first seen bound, until all are.
-async fn follow(pods: &Api<Pod>, order: &Order, mut from: String, bound: &RefCell<BTreeMap<String, Instant>>) -> Result<()> {
-    let params = WatchParams::default().labels(&format!("wave={}", order.name)).timeout(290);
+async fn follow(
+    pods: &Api<Pod>,
+    order: &Order,
+    mut from: String,
+    bound: &RefCell<BTreeMap<String, Instant>>,
+) -> Result<()> {
+    let params = WatchParams::default()
+        .labels(&format!("wave={}", order.name))
+        .timeout(290);
     while bound.borrow().len() < order.pods {
         let mut events = pods.watch(&params, &from).await?.boxed();
         while let Some(event) = events.try_next().await? {

@@ -4,9 +4,9 @@ use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate, ResourceSlice};
-use kube::api::{Api, PostParams};
 use k8s_openapi::serde::Serialize;
 use k8s_openapi::serde::de::DeserializeOwned;
+use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 use super::plane::{Plane, manifests, node};
@@ -29,7 +29,11 @@ pub(crate) async fn build(plane: &Plane, nodes: usize, templates: usize) -> Resu
             }
         }
     }
-    create(&Api::<Namespace>::all(client.clone()), json!({"metadata": {"name": NAMESPACE}})).await?;
+    create(
+        &Api::<Namespace>::all(client.clone()),
+        json!({"metadata": {"name": NAMESPACE}}),
+    )
+    .await?;
     let expression = format!("device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'");
     let class = json!({"metadata": {"name": DRIVER}, "spec": {"selectors": [{"cel": {"expression": expression}}]}});
     create(&Api::<DeviceClass>::all(client.clone()), class).await?;
@@ -72,6 +76,7 @@ async fn create<K>(api: &Api<K>, object: Value) -> Result<()>
 where
     K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
 {
-    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    api.create(&PostParams::default(), &serde_json::from_value(object)?)
+        .await?;
     Ok(())
 }

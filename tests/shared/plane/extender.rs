@@ -27,7 +27,8 @@ pub(crate) fn config(port: u16, certificates: &Path) -> Result<Value> {
 pub(crate) fn env() -> Result<Vec<(String, String)>> {
     let documents = manifest("scheduler.yaml")?;
     let deployment = documents.iter().find(|d| d["kind"] == "Deployment");
-    let container = &deployment.context("no Deployment in scheduler.yaml")?["spec"]["template"]["spec"]["containers"][0];
+    let container =
+        &deployment.context("no Deployment in scheduler.yaml")?["spec"]["template"]["spec"]["containers"][0];
     let env = container["env"].as_array().context("no env in scheduler.yaml")?;
     let pairs = env.iter().filter_map(|e| {
         let text = |key: &str| e[key].as_str().map(str::to_owned);

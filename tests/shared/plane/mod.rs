@@ -2,6 +2,7 @@
 //! on loopback, in a temporary folder. Flags as little as they can be for a cluster without kubelets.
 //!
 //! Shared by path between tests/e2e and loadtest's closed loop, with what both need to put wattlane into it.
+#![allow(dead_code, reason = "each of the two uses a part")]
 
 pub(crate) mod extender;
 pub(crate) mod manifests;
