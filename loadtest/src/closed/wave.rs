@@ -135,14 +135,18 @@ pub(crate) async fn clear(plane: &mut Plane) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(plane.client(), NAMESPACE);
     let claims: Api<ResourceClaim> = Api::namespaced(plane.client(), NAMESPACE);
     let (now, all) = (DeleteParams::default().grace_period(0), ListParams::default());
-    pods.delete_collection(&now, &all).await?;
-    claims.delete_collection(&DeleteParams::default(), &all).await?;
-    let one = ListParams::default().limit(1);
-    until("the end of all pods and claims", 5 * SOON, async || {
+    until("the end of all pods and claims", 10 * SOON, async || {
         plane.all_alive()?;
-        ensure!(pods.list(&one).await?.items.is_empty(), "there are pods");
-        ensure!(claims.list(&one).await?.items.is_empty(), "there are claims");
-        Ok(())
+        // Of thousands the API server does not delete all within the time of one request.
+        pods.delete_collection(&now, &all).await?;
+        claims.delete_collection(&DeleteParams::default(), &all).await?;
+        let one = ListParams::default().limit(1);
+        until("the claim controller", SOON, async || {
+            ensure!(pods.list(&one).await?.items.is_empty(), "there are pods");
+            ensure!(claims.list(&one).await?.items.is_empty(), "there are claims");
+            Ok(())
+        })
+        .await
     })
     .await
 }
