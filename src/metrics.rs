@@ -14,6 +14,7 @@ use prometheus::{
     TextEncoder,
 };
 
+use crate::cluster::Call;
 use crate::index::{HoldEnd, Kind};
 use crate::model::{Name, Reason};
 
@@ -26,6 +27,7 @@ type Sampler = Box<dyn Fn(&Metrics) + Send>;
 pub struct Metrics {
     registry: Registry,
     latency: Vec<Histogram>,
+    calls: Vec<Histogram>,
     requests: IntCounterVec,
     verdicts: IntCounterVec,
     /// Verdicts that passed, which every filter adds to.
@@ -112,6 +114,15 @@ impl Metrics {
             &["verb"],
         )?;
         r.register(Box::new(latency.clone()))?;
+        let calls = HistogramVec::new(
+            HistogramOpts::new(
+                "wattlane_api_call_duration_seconds",
+                "Time of single calls to the Kubernetes API, watches apart, by kind.",
+            )
+            .buckets(BUCKETS.to_vec()),
+            &["call"],
+        )?;
+        r.register(Box::new(calls.clone()))?;
         let verdicts = counters(
             r,
             "wattlane_node_verdicts_total",
@@ -124,6 +135,10 @@ impl Metrics {
             latency: Verb::ALL
                 .iter()
                 .map(|v| latency.with_label_values(&[v.as_str()]))
+                .collect(),
+            calls: Call::ALL
+                .iter()
+                .map(|c| calls.with_label_values(&[c.as_str()]))
                 .collect(),
             requests: counters(
                 r,

@@ -6,6 +6,7 @@ mod apiserver;
 mod churn;
 mod class;
 mod client;
+mod closed;
 mod fixture;
 mod lives;
 mod load;
@@ -56,6 +57,8 @@ enum Scenario {
     Memory(memory::Args),
     #[command(hide = true)]
     Watched(watched::Args),
+    /// Pods through the real control plane: the in-tree plugin and wattlane, in turns
+    Loop(closed::Args),
     /// One decision on one node: wattlane and the in-tree allocator, in turns
     Allocate(allocate::Args),
     /// Links between the cards of a pod, and the groups that stay whole
@@ -88,6 +91,7 @@ async fn run(cli: &Cli) -> anyhow::Result<()> {
         Scenario::Churn(args) => (churn::run(args).await?, churn::table),
         Scenario::Memory(args) => (memory::run(args).await?, memory::table),
         Scenario::Watched(args) => return watched::run(args).await,
+        Scenario::Loop(args) => (Box::pin(closed::run(args)).await?, closed::table),
         Scenario::Allocate(args) => (allocate::run(args)?, allocate::table),
         Scenario::Topology(args) => (topology::run(args)?, topology::table),
         Scenario::Class(args) => (class::run(args)?, class::table),

@@ -16,14 +16,18 @@ pub(crate) struct Inside {
 impl Inside {
     pub(crate) async fn scrape(server: &Server, verb: &str) -> anyhow::Result<Self> {
         let (_, page) = plain(server.admin, "/metrics").await?;
-        Ok(Self::read(&page, verb))
+        Ok(Self::read(
+            &page,
+            "wattlane_request_duration_seconds",
+            &format!("verb=\"{verb}\""),
+        ))
     }
 
-    fn read(page: &str, verb: &str) -> Self {
-        let label = format!("verb=\"{verb}\"");
+    /// The series of a page that carries the label.
+    pub(crate) fn read(page: &str, name: &str, label: &str) -> Self {
         let mut inside = Self::default();
-        for line in page.lines().filter(|l| l.contains(&label)) {
-            let Some(rest) = line.strip_prefix("wattlane_request_duration_seconds_") else {
+        for line in page.lines().filter(|l| l.contains(label)) {
+            let Some(rest) = line.strip_prefix(name).and_then(|l| l.strip_prefix('_')) else {
                 continue;
             };
             let value = line.rsplit(' ').next().and_then(|v| v.parse().ok()).unwrap_or(0.0);
@@ -58,7 +62,7 @@ impl Inside {
     /// Mean, and bounds of the median and the 99th percentile, all in ms.
     pub(crate) fn json(&self) -> Value {
         let total = self.buckets.last().map_or(0.0, |b| b.1);
-        json!({"meanMs": (total > 0.0).then(|| self.sum / total * 1e3),
+        json!({"count": total, "meanMs": (total > 0.0).then(|| self.sum / total * 1e3),
             "p50MsAtMost": self.at_most(0.5), "p99MsAtMost": self.at_most(0.99)})
     }
 }

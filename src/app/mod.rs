@@ -71,6 +71,7 @@ impl Core {
         let selectors = Arc::new(Selectors::new());
         let metrics = Arc::new(Metrics::new().context("metrics")?);
         let policy = Arc::new(ArcSwap::from_pointee(source.policy(&selectors, &metrics)?));
+        cluster.tell_calls(metrics.clone());
         metrics.preset_skips(Skip::ALL.map(Skip::as_str));
         metrics.preset_swept(Swept::ALL.map(Swept::as_str));
         let readiness = Arc::new(Readiness::new(metrics.clone(), ages.then_some(STALE_AFTER)));

@@ -7,7 +7,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::conditions;
 use super::settle::{BoundTo, Claimed, Pause, Writes, bound_elsewhere, pod_gone};
-use super::{BindError, BindFailure, BindOutcome, BindRequest, Shared};
+use super::turns::Turn;
+use super::{BUSY_EARLIER, BindError, BindFailure, BindOutcome, BindRequest, Shared};
 use crate::cluster::Cluster;
 use crate::index::{Reservation, ReservationId, ReservedClaim, WantedSlot};
 use crate::model::{Name, Pod, Readiness, Reason};
@@ -93,7 +94,8 @@ impl<'a> Attempt<'a> {
                 return Ok(BindOutcome::Already);
             }
             self.bindable(&pod)?;
-            match self.round(&pod).await? {
+            let turn = self.turn().await?;
+            match self.round(&pod, turn).await? {
                 Round::Done(outcome) => return Ok(outcome),
                 Round::Again { error, behind } => {
                     last = Some(error);
@@ -126,6 +128,18 @@ impl<'a> Attempt<'a> {
         BindError::new(BindFailure::Conflict, what)
     }
 
+    /// Waits until it may write to claims. It is placed only then, from what is known by then.
+    async fn turn(&self) -> Result<Turn, BindError> {
+        let until = self.deadline.checked_sub(BUSY_EARLIER).unwrap_or(self.deadline);
+        self.shared.turns.take(until).await.ok_or_else(|| {
+            let what = format!(
+                "the Kubernetes API is slow and other binds were first: nothing was written for pod {}",
+                self.request.pod
+            );
+            BindError::new(BindFailure::Crowded, what)
+        })
+    }
+
     /// Pods without claims are not in the cache, so one that is missing is asked for at once. `fresh`: do not ask the
     /// cache.
     async fn pod(&self, fresh: bool) -> Result<Pod, BindError> {
@@ -150,7 +164,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn round(&self, pod: &Pod) -> Result<Round, BindError> {
+    async fn round(&self, pod: &Pod, turn: Turn) -> Result<Round, BindError> {
         let snapshot = self.shared.reader.load();
         let seen = snapshot.as_seen_by(pod);
         let placed = match (self.shared.planner)(&seen, &self.shared.selectors, self.rules, pod, &self.request.node) {
@@ -182,7 +196,7 @@ impl<'a> Attempt<'a> {
             self.release().await;
             return Err(self.too_late());
         }
-        self.write(pod, &placed, reserved).await
+        self.write(pod, &placed, reserved, turn).await
     }
 
     /// Takes all devices that are not given yet, or none. None: there is nothing to take.
@@ -200,6 +214,7 @@ impl<'a> Attempt<'a> {
         pod: &Pod,
         placed: &[ClaimPlacement],
         reserved: Option<ReservationId>,
+        turn: Turn,
     ) -> Result<Round, BindError> {
         let writes = Writes {
             shared: self.shared,
@@ -209,7 +224,9 @@ impl<'a> Attempt<'a> {
             node: &self.request.node,
             started: self.started,
         };
-        let claimed = futures::future::join_all(placed.iter().map(|p| writes.claim(p))).await;
+        let all: Vec<_> = placed.iter().map(|p| writes.claim(p, turn.clone())).collect();
+        drop(turn);
+        let claimed = futures::future::join_all(all).await;
         let mut written: Vec<_> = placed.iter().zip(claimed).collect();
         if let Some(id) = reserved {
             for (placed, claimed) in &written {

@@ -17,6 +17,7 @@ mod outcome;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,6 +34,7 @@ pub use outcome::{BindError, BindFailure, BindOutcome};
 use self::attempt::Attempt;
 use self::flights::Flights;
 use self::give_back::Returns;
+use self::turns::Turns;
 use crate::cluster::Cluster;
 use crate::leader::{Fence, Leadership, NotLeading, Term};
 use crate::model::{Name, NamespacedName, Pod, Reason, Refusal};
@@ -46,6 +48,9 @@ const BUSY_EARLIER: Duration = Duration::from_millis(100);
 /// For a replica that becomes the leader at this moment: it reads claims and pods, which takes a part of a second. The
 /// rest of the time for an answer is the bind's.
 const BECOMING: Duration = Duration::from_secs(2);
+
+/// How long filter waits for binds before its pod. Well within what kube-scheduler waits for any answer (6 s in the manifests).
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What kube-scheduler asks for (ExtenderBindingArgs).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +76,8 @@ pub struct Limits {
     pub attempts: u32,
     /// How long one call waits for devices to become ready; then the scheduler is asked to come again.
     pub ready: Duration,
+    /// Binds that write to claims at one time; see `turns`.
+    pub at_once: usize,
     /// Devices that are not ready this long after their allocation are given back (in-tree: `bindingTimeout`).
     pub unready: Duration,
 }
@@ -84,6 +91,7 @@ impl Default for Limits {
             in_flight: Duration::from_secs(65),
             attempts: 4,
             ready: Duration::from_secs(3),
+            at_once: 16,
             unready: Duration::from_secs(600),
         }
     }
@@ -113,6 +121,8 @@ struct Shared {
     cluster: Arc<dyn Cluster>,
     limits: Limits,
     flights: Arc<Flights>,
+    /// Those that may allocate now.
+    turns: Turns,
     returns: Arc<Returns>,
     /// What was written before is not ours.
     started: Instant,
@@ -147,6 +157,7 @@ impl Binder {
                 selectors,
                 cluster,
                 limits,
+                turns: Turns::new(limits.at_once),
                 flights: Arc::default(),
                 returns: Arc::default(),
                 started: Instant::now(),
@@ -190,6 +201,11 @@ impl Binder {
                 "the Kubernetes API is slow: the bind goes on, and its devices stay reserved until its result is known",
             )),
         }
+    }
+
+    /// Waits, for a while at most, until a pod that is placed now would not wait long to be bound.
+    pub async fn room(&self) {
+        self.shared.turns.room(Instant::now() + PATIENCE).await;
     }
 
     /// The right to write now.

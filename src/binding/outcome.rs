@@ -45,6 +45,8 @@ pub enum BindFailure {
     NotLeader,
     /// An earlier bind of the same pod is still under way.
     Busy,
+    /// The API is too slow for the binds under way: this one's turn to write did not come, and nothing was written.
+    Crowded,
     /// No result yet; the bind goes on without its caller.
     Unfinished,
     Internal,
@@ -64,6 +66,7 @@ impl BindFailure {
             Self::Unknown => "unknown",
             Self::NotLeader => "not_leader",
             Self::Busy => "busy",
+            Self::Crowded => "crowded",
             Self::Unfinished => "unfinished",
             Self::Internal => "internal",
         }

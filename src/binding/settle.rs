@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use super::turns::Turn;
 use super::{BindError, BindFailure, Shared};
 use crate::cluster::{Cluster, WriteError};
 use crate::model::{Allocation, Claim, Consumer, DeviceId, Name, NamespacedName, Pod, not_older};
@@ -55,21 +56,24 @@ pub(super) struct Writes<'a> {
 }
 
 impl Writes<'_> {
-    pub(super) async fn claim(&self, placed: &ClaimPlacement) -> Claimed {
+    pub(super) async fn claim(&self, placed: &ClaimPlacement, turn: Turn) -> Claimed {
         if placed.existing {
-            self.reserve(&placed.claim, placed.slots).await
+            self.reserve(&placed.claim, placed.slots, turn).await
         } else {
-            self.allocate(&placed.claim, &placed.allocation).await
+            self.allocate(&placed.claim, &placed.allocation, turn).await
         }
     }
 
-    async fn allocate(&self, placed: &Claim, allocation: &Allocation) -> Claimed {
+    async fn allocate(&self, placed: &Claim, allocation: &Allocation, turn: Turn) -> Claimed {
+        let mut turn = Some(turn);
         let mut claim = placed.clone();
         let mut conflicts = 0;
         let mut unanswered = None;
         let mut pause = Pause::new();
         loop {
-            let (no, why) = match self.cluster.allocate(&claim, allocation, &self.consumer).await {
+            let written = self.cluster.allocate(&claim, allocation, &self.consumer).await;
+            drop(turn.take());
+            let (no, why) = match written {
                 Ok(written) => return Claimed::Allocated(written.resource_version),
                 Err(e @ WriteError::Unknown(_)) => {
                     unanswered = Some(Instant::now());
@@ -123,11 +127,14 @@ impl Writes<'_> {
 
     /// Adding the pod twice is the same as once, and a stray entry holds no device that is not held already: so an
     /// unanswered one is simply repeated.
-    async fn reserve(&self, claim: &Claim, slots: Option<usize>) -> Claimed {
+    async fn reserve(&self, claim: &Claim, slots: Option<usize>, turn: Turn) -> Claimed {
+        let mut turn = Some(turn);
         let held = claim.reserved_for.iter().any(|c| c.uid == self.consumer.uid);
         let mut pause = Pause::new();
         loop {
-            match self.cluster.reserve(claim, &self.consumer, slots).await {
+            let written = self.cluster.reserve(claim, &self.consumer, slots).await;
+            drop(turn.take());
+            match written {
                 Ok(_) if held => return Claimed::Kept,
                 Ok(_) => return Claimed::Reserved,
                 Err(WriteError::Conflict(m)) => return Claimed::Changed(m),

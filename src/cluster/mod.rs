@@ -1,5 +1,6 @@
 //! Where state comes from and writes go: the Kubernetes API, or files held in memory, behind one trait.
 
+mod calls;
 pub mod deadline;
 pub mod embedded;
 pub mod files;
@@ -13,6 +14,7 @@ use crate::index::Kind;
 use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Name, NamespacedName, Pod};
 use crate::publish::IndexHandle;
 
+pub use calls::{Call, CallStatus};
 pub use lease::{Lease, LeaseWrite};
 
 /// A template that says it was used longer ago than this says it anew before admission answers with it. Seconds.
@@ -83,6 +85,9 @@ pub struct Event {
 pub trait Cluster: Send + Sync + 'static {
     /// Feeds the index until the process ends; returning is an error of the process.
     async fn watch(&self, index: IndexHandle, status: std::sync::Arc<dyn WatchStatus>) -> anyhow::Result<()>;
+
+    /// Whom to tell of calls to the API, from now on; the first one named stays. A cluster from files makes none.
+    fn tell_calls(&self, _to: std::sync::Arc<dyn CallStatus>) {}
 
     /// Adds the finalizer, then writes allocation and the pod's reservation in one status write. Preconditions: the claim's UID
     /// and resourceVersion as given. Returns the claim as written.

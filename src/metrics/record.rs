@@ -6,8 +6,17 @@ use super::{Admitted, Bound, GivenBack, MOST_DOMAINS, MOST_PARTITIONS, Metrics, 
 use prometheus::IntCounter;
 
 use crate::audit;
+use crate::cluster::{Call, CallStatus};
 use crate::index::{HoldEnd, Kind};
 use crate::model::{Name, Reason};
+
+impl CallStatus for Metrics {
+    fn called(&self, call: Call, took: Duration) {
+        if let Some(histogram) = self.calls.get(call as usize) {
+            histogram.observe(took.as_secs_f64());
+        }
+    }
+}
 
 /// To what was counted elsewhere.
 fn catch_up(counter: &IntCounter, total: u64) {

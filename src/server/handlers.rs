@@ -94,9 +94,13 @@ impl Handlers {
         (snapshot, pod)
     }
 
-    async fn asked(&self, args: &ExtenderArgs<'_>) -> Result<Asked, Failure> {
+    /// What is asked of one pod. `pace`: not before binds of earlier pods leave room for its own.
+    async fn asked(&self, args: &ExtenderArgs<'_>, pace: bool) -> Result<Asked, Failure> {
         self.ready()?;
         let pod = read_pod(args.pod)?;
+        if pace && !pod.claims.is_empty() {
+            self.binder.room().await;
+        }
         record(&pod);
         let (snapshot, pod) = self.picture(Arc::new(pod)).await;
         let held = snapshot.held_for(&pod);
@@ -136,7 +140,7 @@ impl Asked {
 
 impl Service for Handlers {
     async fn filter(&self, args: &ExtenderArgs<'_>) -> Result<Verdicts, Failure> {
-        let asked = self.asked(args).await?;
+        let asked = self.asked(args, true).await?;
         let (context, snapshot) = (asked.context(&self.selectors), &asked.snapshot);
         let mut tally = Tally::default();
         let (mut wanted, mut judged) = (None, false);
@@ -194,7 +198,7 @@ impl Service for Handlers {
     }
 
     async fn prioritize(&self, args: &ExtenderArgs<'_>) -> Result<Vec<u8>, Failure> {
-        let asked = self.asked(args).await?;
+        let asked = self.asked(args, false).await?;
         let (context, snapshot) = (asked.context(&self.selectors), &asked.snapshot);
         // A refusal now, after filter said yes: bind will say it again. Scores cannot.
         let Some(demand) = Demand::of(context, &asked.pod)
@@ -267,7 +271,9 @@ impl Service for Handlers {
                     Kind::Awaited => Bound::Awaited,
                     Kind::NotLeader => Bound::NotLeader,
                     Kind::Conflict | Kind::Busy => Bound::Conflict,
-                    Kind::ApiRefused | Kind::Unknown | Kind::Unfinished | Kind::Internal => Bound::Error,
+                    Kind::ApiRefused | Kind::Unknown | Kind::Crowded | Kind::Unfinished | Kind::Internal => {
+                        Bound::Error
+                    }
                 };
                 self.metrics.bind(bound);
                 Err(BindFailure {

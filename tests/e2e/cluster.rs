@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::manifests::{SYSTEM, apply, manifest};
 use crate::objects;
-use crate::plane::Plane;
+use crate::plane::{Plane, extender};
 use crate::process::free_ports;
 use crate::replicas::{self, Replicas};
 use crate::users::User;
@@ -187,7 +187,7 @@ impl Cluster {
                 .arg(certificates.join("tls.key"))
                 .arg("--client-ca")
                 .arg(certificates.join("ca.crt"))
-                .args(callers()?),
+                .args(extender::callers()?),
             Certificates::Kept(lifetimes) => command
                 .args(["--tls-secret", "wattlane-system/wattlane-certs"])
                 .args(["--tls-client-secret", "wattlane-system/wattlane-scheduler-client"])
@@ -324,26 +324,13 @@ impl Cluster {
 
     /// The second kube-scheduler with the configuration of the manifest; only addresses and paths are put in.
     async fn start_scheduler(&mut self, port: u16) -> Result<()> {
-        let documents = manifest("scheduler.yaml")?;
-        let text = documents.iter().find_map(|d| d["data"]["config.yaml"].as_str());
-        let mut config: Value = serde_saphyr::from_str(text.context("no config.yaml in scheduler.yaml")?)?;
+        let mut config = extender::config(self.extender, &self.certificates())?;
         config["clientConnection"] = json!({"kubeconfig": self.plane.kubeconfig(User::WattlaneScheduler)});
-        let extender = &mut config["extenders"][0];
-        extender["urlPrefix"] = json!(format!("https://127.0.0.1:{}/extender", self.extender));
-        let certificates = self.certificates();
-        extender["tlsConfig"] = json!({
-            "caFile": certificates.join("ca.crt"),
-            "certFile": certificates.join("client.crt"),
-            "keyFile": certificates.join("client.key"),
-        });
         let path = self.plane.write("wattlane-scheduler.json", &config)?;
-        let deployment = documents.iter().find(|d| d["kind"] == "Deployment");
-        let container =
-            &deployment.context("no Deployment in scheduler.yaml")?["spec"]["template"]["spec"]["containers"][0];
-        let env = container["env"].as_array().context("no env in scheduler.yaml")?;
+        let env = extender::env()?;
         let env: Vec<_> = env
             .iter()
-            .filter_map(|e| Some((e["name"].as_str()?, e["value"].as_str()?)))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         self.plane
             .scheduler("wattlane-scheduler", User::WattlaneScheduler, &path, port, &env)?;
@@ -387,17 +374,4 @@ impl Cluster {
     fn policy(&self) -> PathBuf {
         self.plane.dir().join("policy.yaml")
     }
-}
-
-/// Whom the manifest lets call.
-fn callers() -> Result<Vec<String>> {
-    let patch = manifest("../mounted/deployment.yaml")?;
-    let added = patch.iter().filter_map(Value::as_array).flatten();
-    let names: Vec<String> = added
-        .filter_map(|op| op["value"].as_str())
-        .filter(|a| a.contains("client-name"))
-        .map(str::to_owned)
-        .collect();
-    ensure!(!names.is_empty(), "manifests/mounted names no caller of the extender");
-    Ok(names)
 }

@@ -12,11 +12,11 @@ mod cluster;
 mod corpus;
 mod manifests;
 mod objects;
+#[path = "../shared/plane/mod.rs"]
 mod plane;
-mod process;
 mod replicas;
-mod users;
-mod wait;
+
+use plane::{process, users, wait};
 
 mod binding;
 mod fabric;

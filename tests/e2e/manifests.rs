@@ -1,6 +1,5 @@
-//! The files of manifests/base, and how any object gets into the API server: as `kubectl apply -k` would do it.
+//! That the API server takes every manifest, and that wattlane does with it what is said there.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -9,52 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, ValidationDirective};
-use kube::core::GroupVersionKind;
-use kube::discovery::{Scope, pinned_kind};
-use serde_json::{Value, json};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
+
+pub(crate) use crate::plane::manifests::{SYSTEM, apply, manifest};
 
 use crate::plane::Plane;
 use crate::process::free_ports;
 use crate::users::User;
 use crate::wait::{SOON, until};
-
-/// The namespace of kustomization.yaml.
-pub(crate) const SYSTEM: &str = "wattlane-system";
-
-/// The documents of one file.
-pub(crate) fn manifest(file: &str) -> Result<Vec<Value>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base").join(file);
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    serde_saphyr::from_str_multiple(&text).with_context(|| path.display().to_string())
-}
-
-/// Server-side apply; an unknown or doubled field is an error. `namespace` is for namespaced objects that name none.
-pub(crate) async fn apply(client: &kube::Client, object: &Value, namespace: &str) -> Result<()> {
-    let mut object: DynamicObject = serde_json::from_value(object.clone())?;
-    let types = object.types.clone().context("an object without apiVersion and kind")?;
-    let name = object.metadata.name.clone().context("an object without a name")?;
-    let (resource, capabilities) = pinned_kind(client, &GroupVersionKind::try_from(&types)?).await?;
-    let api: Api<DynamicObject> = match capabilities.scope {
-        Scope::Cluster => Api::all_with(client.clone(), &resource),
-        Scope::Namespaced => {
-            let namespace = object.metadata.namespace.get_or_insert_with(|| namespace.to_owned());
-            Api::namespaced_with(client.clone(), namespace, &resource)
-        }
-    };
-    let params = PatchParams {
-        field_validation: Some(ValidationDirective::Strict),
-        ..PatchParams::apply("e2e").force()
-    };
-    // kube-system, for one, appears a moment after the API server is ready.
-    until(&format!("{} {name}", types.kind), SOON, async || {
-        api.patch(&name, &params, &Patch::Apply(&object))
-            .await
-            .map(drop)
-            .map_err(Into::into)
-    })
-    .await
-}
 
 #[tokio::test]
 #[ignore = "needs the control plane binaries: tests/controlplane/build"]

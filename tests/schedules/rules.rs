@@ -62,6 +62,7 @@ pub(crate) fn answer(store: &mut Store, request: &Request) -> Answer {
         ("GET", "resourceclaims", [_]) => read(store, Kind::Claim, &key),
         ("POST", "pods", [_, "binding"]) => bind(store, &key, &request.body),
         ("PATCH", "pods", [_]) => patch_pod(store, &key, &request.body),
+        ("PATCH", "resourceclaims", [_]) => patch_claim(store, &key, &request.body),
         ("PUT", "resourceclaims", [_]) => put_claim(store, &key, &request.body),
         ("PUT", "resourceclaims", [_, "status"]) => put_claim_status(store, &key, &request.body),
         (method, "leases", _) => lease(store, method, &key, &request.body),
@@ -148,6 +149,21 @@ fn preconditions(old: &Value, new: &Value) -> Result<(), Answer> {
         }
     }
     Ok(())
+}
+
+/// A strategic merge patch that adds finalizers.
+fn patch_claim(store: &mut Store, key: &NamespacedName, patch: &Value) -> Answer {
+    let Some(old) = store.raw(Kind::Claim, key) else {
+        return Answer::no(404, &format!("resourceclaims {key} not found"));
+    };
+    let mut new = Value::clone(old);
+    let before = finalizers(old);
+    let added: Vec<&str> = finalizers(patch).into_iter().filter(|f| !before.contains(f)).collect();
+    new["metadata"]["finalizers"] = json!([before, added].concat());
+    for field in ["uid", "resourceVersion"] {
+        new["metadata"][field] = patch["metadata"][field].clone();
+    }
+    put_claim(store, key, &new)
 }
 
 fn put_claim(store: &mut Store, key: &NamespacedName, body: &Value) -> Answer {

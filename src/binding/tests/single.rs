@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::world::{Fault, Step, Trouble};
 use super::*;
 use crate::binding::BindFailure;
+use crate::binding::turns::Turns;
 
 fn quick(troubles: &[Trouble]) -> Setup {
     Setup::new(troubles, Duration::from_millis(5), Duration::from_millis(3))
@@ -112,7 +113,7 @@ async fn a_slow_api_is_answered_in_time_and_the_bind_goes_on() {
     let setup = Setup::new(&[], Duration::ZERO, Duration::from_secs(3));
     let pod = setup.add_pod("a");
     sleep(Duration::from_secs(1)).await;
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     assert_eq!(kind(&setup.bind(&pod, "n1").await), Some(BindFailure::Unfinished));
     assert!(start.elapsed() < Duration::from_secs(5));
     assert_eq!(setup.binder.running(), 1);
@@ -152,6 +153,30 @@ async fn devices_stay_reserved_as_long_as_the_write_is_unknown() {
         assert_eq!(setup.reserved.lock().expect("not poisoned").len(), 1);
         assert_eq!(kind(&setup.bind(&pods[1], "n1").await), Some(BindFailure::Conflict));
         assert_eq!(setup.world.state().given_twice, [""; 0]);
+    }
+}
+
+/// As many as may write at one time; who waits longer than the scheduler does has written nothing.
+#[tokio::test(start_paused = true)]
+async fn binds_write_in_turns_and_one_whose_turn_is_too_late_leaves_nothing() {
+    for (latency, late) in [(Duration::from_millis(100), false), (Duration::from_millis(4450), true)] {
+        let mut setup = Setup::new(&[], Duration::ZERO, latency);
+        Arc::get_mut(&mut setup.binder.shared).expect("not shared yet").turns = Turns::new(1);
+        let pods = [setup.add_pod("a"), setup.add_pod("b")];
+        sleep(Duration::from_secs(1)).await;
+        let begun = Instant::now();
+        let (_, second) = tokio::join!(setup.bind(&pods[0], "n1"), async {
+            sleep(Duration::from_millis(1)).await;
+            let bound = setup.bind(&pods[1], "n2").await;
+            (bound, begun.elapsed())
+        });
+        assert_eq!(kind(&second.0), late.then_some(BindFailure::Crowded), "{second:?}");
+        // The Binding of the first waits for nobody, and nobody for it.
+        assert!(late || second.1 < Duration::from_millis(350), "{second:?}");
+        setup.binder.drained().await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(setup.wrong(&pods, false), [""; 0]);
+        assert_eq!(setup.node_of(&pods[1]).as_deref() == Some("n2"), !late);
     }
 }
 

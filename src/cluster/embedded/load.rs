@@ -157,6 +157,7 @@ fn trim(pod: &mut Value) {
         "resourceClaims",
         "containers",
         "initContainers",
+        "overhead",
         "schedulingGates",
     ];
     keep(pod.get_mut("spec"), &spec);

@@ -2,6 +2,7 @@
 //!
 //! Errors end up in pod events and in what `kubectl create` prints, so they name the object; the URL is in the log only.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Method, StatusCode, header};
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::lenient;
 use super::paths::Target;
-use crate::cluster::{WriteError, deadline};
+use crate::cluster::{Call, CallStatus, WriteError, deadline};
 
 /// Largest answer read, in bytes. The API server itself takes no object above 3 MiB.
 const MAX_ANSWER: usize = 16 << 20;
@@ -35,6 +36,18 @@ pub(super) struct Api {
     deadline: Duration,
     /// What the API server says of a call is not logged here.
     discreet: bool,
+    told: Arc<OnceLock<Arc<dyn CallStatus>>>,
+}
+
+/// What kind of call this is.
+fn kind(method: &Method, path: &str) -> Call {
+    match method {
+        &Method::GET => Call::Read,
+        &Method::PUT | &Method::PATCH if path.ends_with("/status") => Call::Status,
+        &Method::PUT | &Method::PATCH if path.contains("/resourceclaims/") => Call::Claim,
+        &Method::POST if path.ends_with("/binding") => Call::Binding,
+        _ => Call::Other,
+    }
 }
 
 impl Api {
@@ -43,7 +56,13 @@ impl Api {
             client,
             deadline,
             discreet: false,
+            told: Arc::default(),
         }
+    }
+
+    pub(super) fn tell(&self, to: Arc<dyn CallStatus>) {
+        // Said at the start, once.
+        let _ = self.told.set(to);
     }
 
     /// For what no log may have: the API server quotes what it does not take. The error still says it, to who knows what in
@@ -82,7 +101,11 @@ impl Api {
         content: &str,
         body: Option<&Value>,
     ) -> Result<Value, WriteError> {
+        let begun = Instant::now();
         let called = self.answered(&method, &target.path, content, body).await;
+        if let Some(told) = self.told.get() {
+            told.called(kind(&method, &target.path), begun.elapsed());
+        }
         called.map_err(|error| {
             let said = match self.discreet {
                 true => "not shown here: it may quote a secret".to_owned(),

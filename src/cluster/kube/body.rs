@@ -17,21 +17,9 @@ pub(super) fn meta<'a>(doc: &'a Value, field: &str) -> &'a str {
         .unwrap_or("")
 }
 
-/// Adds the finalizer; false: it was there, and nothing is to be written.
-pub(super) fn add_finalizer(claim: &mut Value) -> bool {
-    if has_finalizer(claim) {
-        return false;
-    }
-    let Some(metadata) = child(claim, "metadata") else {
-        return false;
-    };
-    match metadata.get_mut("finalizers") {
-        Some(Value::Array(list)) => list.push(json!(FINALIZER)),
-        _ => {
-            metadata.insert("finalizers".to_owned(), json!([FINALIZER]));
-        }
-    }
-    true
+/// Strategic merge patch that adds the finalizer, beside others, to exactly this version of the claim.
+pub(super) fn protect(uid: &str, version: &str) -> Value {
+    json!({"metadata": {"uid": uid, "resourceVersion": version, "finalizers": [FINALIZER]}})
 }
 
 /// Takes the finalizer out; false: it was not there.

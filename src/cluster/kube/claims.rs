@@ -4,7 +4,7 @@
 use jiff::{Timestamp, Unit};
 use serde_json::Value;
 
-use super::api::Api;
+use super::api::{self, Api};
 use super::{body, paths};
 use crate::cluster::WriteError;
 use crate::convert;
@@ -20,19 +20,17 @@ pub(super) async fn allocate(
     pod: &Consumer,
 ) -> Result<Claim, WriteError> {
     let path = paths::claim(&claim.key)?;
-    let mut doc = api.get(&path).await?;
-    same_object(&doc, &claim.key, &claim.uid)?;
-    let version = body::meta(&doc, "resourceVersion");
-    if version != &*claim.resource_version {
-        let known = &claim.resource_version;
-        let what = format!("ResourceClaim {} is at version {version}, not {known}", claim.key);
-        return Err(WriteError::Conflict(what));
-    }
-    // The resourceVersion in the document is the precondition of both writes. The finalizer goes first: the status
-    // endpoint drops metadata, and an allocation must never be without it.
-    if body::add_finalizer(&mut doc) {
-        doc = api.put(&path, &doc).await?;
-    }
+    // The finalizer goes first: the status endpoint drops metadata, and an allocation must never be without it. As a
+    // patch of the version that is known it needs no read before it, and what it answers is the document for the status.
+    let unprotected = !claim.protected && !claim.resource_version.is_empty();
+    let mut doc = match unprotected {
+        true => {
+            let patch = body::protect(&claim.uid, &claim.resource_version);
+            api.patch(&path, api::STRATEGIC_PATCH, &patch).await?
+        }
+        false => as_known(api.get(&path).await?, claim)?,
+    };
+    // The resourceVersion in the document is the precondition.
     body::set_allocation(&mut doc, allocation, pod, &now());
     let written = api.put(&path.status(), &doc).await?;
     to_claim(&written)
@@ -150,6 +148,17 @@ pub(super) async fn pod(api: &Api, key: &NamespacedName) -> Result<Option<Pod>, 
             e.without_object()
         ))),
     }
+}
+
+/// The document, if it is the version that is known.
+fn as_known(doc: Value, claim: &Claim) -> Result<Value, WriteError> {
+    same_object(&doc, &claim.key, &claim.uid)?;
+    let (version, known) = (body::meta(&doc, "resourceVersion"), &claim.resource_version);
+    if version != &**known {
+        let what = format!("ResourceClaim {} is at version {version}, not {known}", claim.key);
+        return Err(WriteError::Conflict(what));
+    }
+    Ok(doc)
 }
 
 fn same_object(doc: &Value, key: &NamespacedName, uid: &str) -> Result<(), WriteError> {

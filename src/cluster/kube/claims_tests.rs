@@ -66,6 +66,22 @@ impl Store {
                 self.bump();
                 or_404(self.claim.clone())
             }
+            // What a strategic merge patch of finalizers does.
+            ("PATCH", "c") => {
+                let Some(stored) = &mut self.claim else {
+                    return or_404(None);
+                };
+                let same = |field| body::meta(stored, field) == body::meta(sent, field);
+                if !same("resourceVersion") || !same("uid") {
+                    return (409, json!({"message": "the object has been modified"}));
+                }
+                let mut all = stored["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+                let new = sent["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+                all.extend(new);
+                stored["metadata"]["finalizers"] = all.into();
+                self.bump();
+                or_404(self.claim.clone())
+            }
             ("GET", "p") => or_404(self.pod.clone()),
             ("POST", "binding") => {
                 let Some(pod) = &mut self.pod else { return or_404(None) };
@@ -211,7 +227,7 @@ async fn allocate_then_undo_leaves_the_claim_as_it_was() {
     let written = claims::allocate(&api, &known(), &allocation(), &consumer("p"))
         .await
         .expect("written");
-    assert_eq!(calls(&store), ["GET c", "PUT c", "PUT status"]);
+    assert_eq!(calls(&store), ["PATCH c", "PUT status"]);
     assert_eq!(
         written.allocation.as_ref().map(|a| a.results.clone()),
         Some(allocation().results)
@@ -263,13 +279,11 @@ async fn allocate_then_undo_leaves_the_claim_as_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_that_is_there_is_not_written_again() {
     let mut store = with_claim();
-    body::add_finalizer(store.claim.as_mut().expect("there"));
+    store.claim.as_mut().expect("there")["metadata"]["finalizers"] = json!(["other", crate::model::FINALIZER]);
+    let known = convert::claim(store.claim.as_ref().expect("there")).expect("a claim");
     let (api, store) = serve(store);
-    assert!(
-        claims::allocate(&api, &known(), &allocation(), &consumer("p"))
-            .await
-            .is_ok()
-    );
+    let written = claims::allocate(&api, &known, &allocation(), &consumer("p")).await;
+    assert!(written.is_ok(), "{written:?}");
     assert_eq!(calls(&store), ["GET c", "PUT status"]);
 }
 
@@ -285,12 +299,21 @@ async fn another_version_or_another_object_is_not_written_to() {
         ..known()
     };
     let result = claims::allocate(&api, &other, &allocation(), &consumer("p")).await;
+    assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
+    // One that has the finalizer is read before it is written.
+    let protected = |claim: Claim| Claim {
+        protected: true,
+        ..claim
+    };
+    let result = claims::allocate(&api, &protected(known()), &allocation(), &consumer("p")).await;
+    assert!(matches!(result, Err(WriteError::Conflict(_))), "{result:?}");
+    let result = claims::allocate(&api, &protected(other), &allocation(), &consumer("p")).await;
     assert!(matches!(result, Err(WriteError::NotFound(_))), "{result:?}");
     assert_eq!(
         claims::unreserve(&api, &known().key, "other", &consumer("p"), true).await,
         Ok(())
     );
-    assert_eq!(calls(&store), ["GET c", "GET c", "GET c"]);
+    assert_eq!(calls(&store), ["PATCH c", "PATCH c", "GET c", "GET c", "GET c"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 
 use self::api::Api;
 use self::relist::Relists;
-use super::{Cluster, Event, Lease, LeaseWrite, WatchStatus, WriteError};
+use super::{CallStatus, Cluster, Event, Lease, LeaseWrite, WatchStatus, WriteError};
 use crate::index::Kind;
 use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, NamespacedName, Pod};
 use crate::publish::IndexHandle;
@@ -122,6 +122,10 @@ impl Cluster for KubeCluster {
             Some(Err(e)) => Err(anyhow::Error::new(e).context("a watch panicked")),
             None => anyhow::bail!("no watch was started"),
         }
+    }
+
+    fn tell_calls(&self, to: Arc<dyn CallStatus>) {
+        self.api.tell(to);
     }
 
     async fn allocate(&self, claim: &Claim, allocation: &Allocation, pod: &Consumer) -> Result<Claim, WriteError> {

@@ -1,5 +1,15 @@
 //! The control plane without wattlane: etcd, kube-apiserver, kube-controller-manager and the default kube-scheduler,
 //! on loopback, in a temporary folder. Flags as little as they can be for a cluster without kubelets.
+//!
+//! Shared by path between tests/e2e and loadtest's closed loop, with what both need to put wattlane into it.
+#![allow(dead_code, reason = "each of the two uses a part")]
+
+pub(crate) mod extender;
+pub(crate) mod manifests;
+pub(crate) mod node;
+pub(crate) mod process;
+pub(crate) mod users;
+pub(crate) mod wait;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,9 +21,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::process::{Process, free_ports};
-use crate::users::{self, User};
-use crate::wait::{Hopeless, SOON, until};
+use self::process::{Process, free_ports};
+use self::users::User;
+use self::wait::{Hopeless, SOON, until};
 
 const START: Duration = Duration::from_secs(90);
 const ATTEMPTS: usize = 3;
@@ -46,7 +56,7 @@ impl Plane {
 
     /// `flags`: more flags for kube-apiserver, as for features that are off by default.
     pub(crate) async fn start_with(flags: &[&str]) -> Result<Self> {
-        let bin = binaries();
+        let bin = binaries()?;
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -302,6 +312,32 @@ impl Plane {
         self.client.clone().expect("set before start returns")
     }
 
+    /// A page of a program that asks the API server who may read it, such as a scheduler's `/metrics`; its certificate is not
+    /// looked at.
+    pub(crate) async fn page(&self, url: &str) -> Result<String> {
+        let uri: http::Uri = url.parse()?;
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig(User::Admin))?;
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let path = uri.path().to_owned();
+        config.cluster_url = http::Uri::builder()
+            .scheme(uri.scheme_str().context("a URL has a scheme")?)
+            .authority(uri.authority().context("a URL has a host")?.as_str())
+            .path_and_query("/")
+            .build()?;
+        config.root_cert = None;
+        config.accept_invalid_certs = true;
+        let client = kube::Client::try_from(config)?;
+        Ok(client.request_text(http::Request::get(path).body(vec![])?).await?)
+    }
+
+    /// Name and process id of all that run.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        self.processes
+            .iter()
+            .filter(|p| !p.killed())
+            .map(|p| (p.name(), p.id()))
+    }
+
     pub(crate) async fn connect(&self, user: User) -> Result<kube::Client> {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig(user))?;
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -341,19 +377,19 @@ impl Drop for Plane {
     }
 }
 
-/// The folder with the control plane's programs. Panics when there is none: a test that skips itself cannot fail.
-fn binaries() -> PathBuf {
+/// The folder with the control plane's programs.
+fn binaries() -> Result<PathBuf> {
     // Under the target folder, which is somewhere above this program, whatever CARGO_TARGET_DIR and --target say.
-    let above = Path::new(env!("CARGO_BIN_EXE_wattlane")).ancestors().skip(1);
+    let program = std::env::current_exe()?;
     let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
     let complete = |dir: &PathBuf| {
         ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
             .iter()
             .all(|b| dir.join(b).is_file())
     };
-    above
-        .map(|dir| dir.join("controlplane/bin"))
-        .chain(assets)
-        .find(complete)
-        .expect("etcd, kube-apiserver and kin in target/controlplane/bin or KUBEBUILDER_ASSETS: run tests/controlplane/build")
+    let above = program.ancestors().skip(1).map(|dir| dir.join("controlplane/bin"));
+    above.chain(assets).find(complete).context(
+        "no folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler: run tests/controlplane/build (with the \
+         CARGO_TARGET_DIR of this program), or name such a folder in KUBEBUILDER_ASSETS",
+    )
 }

@@ -77,6 +77,10 @@ impl Process {
         self.killed
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }

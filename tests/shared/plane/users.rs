@@ -48,7 +48,10 @@ impl User {
             Self::Admin => format!("{token},admin,admin,\"system:masters\"\n"),
             Self::Tenant => format!("{token},{token},{token}\n"),
             Self::Scheduler | Self::Controllers => format!("{token},system:{token},{token}\n"),
-            _ => format!("{token},system:serviceaccount:wattlane-system:{token},{token}\n"),
+            // The groups of any ServiceAccount: priority and fairness goes by them.
+            _ => format!(
+                "{token},system:serviceaccount:wattlane-system:{token},{token},\"system:serviceaccounts,system:serviceaccounts:wattlane-system\"\n"
+            ),
         }
     }
 }
