@@ -15,6 +15,7 @@ fn the_table_in_the_documentation_is_what_is_rendered() {
     metrics.power(std::iter::once(("rack=r1".to_owned(), 2, 1, true)));
     metrics.sharing(std::iter::once(("node".to_owned(), "pool".to_owned(), 1)));
     metrics.partitions([("n".into(), "3g.40gb".into(), 2)].into());
+    metrics.shared_memory(std::iter::once(("n".into(), "d/n".into(), 1)));
     let mut real: Vec<String> = metrics
         .registry
         .gather()

@@ -132,6 +132,10 @@ apiVersion: v1
 kind: Node
 metadata: {name: plain}
 ---
+apiVersion: v1
+kind: Node
+metadata: {name: shares}
+---
 apiVersion: resource.k8s.io/v1
 kind: ResourceSlice
 metadata: {name: shares}
