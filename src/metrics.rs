@@ -4,9 +4,9 @@
 mod labels;
 mod readiness;
 mod record;
+mod series;
 mod sharing;
 
-use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use prometheus::{
@@ -76,11 +76,11 @@ pub struct Metrics {
     power_used: IntGaugeVec,
     power_headroom: IntGaugeVec,
     power_domains: IntGauge,
-    /// Those that have series.
-    shown_domains: Mutex<BTreeSet<String>>,
+    domain_series: series::Series<String, 1>,
     partitions_fit: IntGaugeVec,
     partition_series: IntGauge,
-    shown_partitions: Mutex<BTreeSet<(Name, Name)>>,
+    /// Node and profile.
+    fit_series: series::Series<Name, 2>,
     sharing: sharing::Sharing,
     samplers: Mutex<Vec<Sampler>>,
 }
@@ -344,7 +344,7 @@ impl Metrics {
                 "wattlane_power_domains",
                 "Power domains with a budget; the first 256 by name have series of their own.",
             )?,
-            shown_domains: Mutex::default(),
+            domain_series: series::Series::default(),
             partitions_fit: gauges(
                 r,
                 "wattlane_partitions_fit",
@@ -356,7 +356,7 @@ impl Metrics {
                 "wattlane_partition_series",
                 "Profiles, summed over the nodes that have any; the first 4096 by node have a series of their own.",
             )?,
-            shown_partitions: Mutex::default(),
+            fit_series: series::Series::default(),
             sharing: sharing::Sharing::new(r)?,
             samplers: Mutex::default(),
             registry,

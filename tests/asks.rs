@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use wattlane::admission::{Decision, Request, decide};
+use wattlane::admission::{Decision, Request, Template, decide};
 use wattlane::convert;
 use wattlane::index::{Change, Index};
 use wattlane::placement::{self, Context, Demand};
@@ -315,6 +315,83 @@ fn on_whole_cards_memory_takes_a_card_that_has_it() {
     assert_eq!(world.needs("nvidia.com/gpu", "22Gi").as_deref(), Ok("n: gpu-1"));
     assert_eq!(world.needs("nvidia.com/gpu", "22Gi").as_deref(), Ok("n: gpu-0"));
     refused(world.needs("nvidia.com/gpu", "22Gi"));
+}
+
+/// Before anything of the request too many is looked up.
+#[test]
+fn the_requests_of_a_pod_are_bounded() {
+    let mut world = World::new(POLICY);
+    let (sets, devices) = cut_cards(1);
+    world.pool("n", "gpu.nvidia.com", &sets, &devices);
+    let decided = |count: usize, last: &str| {
+        let mut containers: Vec<Value> = (0..count)
+            .map(|i| json!({"name": format!("c{i}"), "resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}))
+            .collect();
+        containers.push(json!({"name": "last", "resources": {"limits": {last: "1"}}}));
+        let pod = json!({"metadata": {"name": "p", "namespace": "ml"}, "spec": {"containers": containers}});
+        let request = Request {
+            namespace: "ml",
+            operation: "CREATE",
+            object: &pod,
+        };
+        match decide(&world.snapshot, &world.policy, &request) {
+            Decision::Patch { .. } => String::new(),
+            Decision::Refuse(refused) => refused.message,
+            Decision::LeaveAlone { reason, .. } => panic!("{}", reason.as_str()),
+        }
+    };
+    assert_eq!(decided(127, "nvidia.com/mig-3g.40gb"), "");
+    assert!(decided(127, "nvidia.com/mig-9g.90gb").contains("no device of this cluster is"));
+    assert_eq!(
+        decided(128, "nvidia.com/mig-9g.90gb"),
+        "more than 128 requests for devices in one pod"
+    );
+}
+
+/// A copy of a treated pod names a template that may have been swept: it is made again, of whatever class.
+#[test]
+fn what_a_copy_names_is_made_again() {
+    let policy = "
+apiVersion: wattlane.dev/v1alpha1
+kind: PlacementPolicy
+defaults:
+  deviceClasses: {nvidia.com/mig-3g.40gb: gpu.example.com, example.com/gpu: gpu.nvidia.com}
+";
+    let mut world = World::new(policy);
+    let (sets, mut devices) = cut_cards(1);
+    devices.push(whole_card("gpu-9", "NVIDIA L4", 24 << 10));
+    world.pool("n", "gpu.nvidia.com", &sets, &devices);
+    let of_example = json!({"name": "gpu-0", "capacity": {"memory": {"value": "20Gi"}}});
+    world.pool("m", "gpu.example.com", &[], &[of_example]);
+    for (resource, annotations) in [
+        ("nvidia.com/mig-3g.40gb", json!({})),
+        ("nvidia.com/mig-1g.10gb", json!({})),
+        ("nvidia.com/gpu", json!({"wattlane.dev/memory": "20Gi"})),
+        ("example.com/gpu", json!({"wattlane.dev/memory": "10Gi"})),
+    ] {
+        let mut pod = json!({"metadata": {"name": "p", "namespace": "ml", "annotations": annotations},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {resource: "1"}}}]}});
+        let decided = |pod: &Value| {
+            let request = Request {
+                namespace: "ml",
+                operation: "CREATE",
+                object: pod,
+            };
+            decide(&world.snapshot, &world.policy, &request)
+        };
+        let Decision::Patch { ops, templates, .. } = decided(&pod) else {
+            panic!("{resource}: {:?}", decided(&pod))
+        };
+        json_patch::patch(&mut pod, &ops).expect("the patch applies");
+        // Something is left to do, so that the copy is looked at.
+        pod["spec"]["schedulerName"] = json!("default-scheduler");
+        let Decision::Patch { templates: again, .. } = decided(&pod) else {
+            panic!("{resource}: {:?}", decided(&pod))
+        };
+        let objects = |all: &[Template]| all.iter().map(|t| t.object("ml")).collect::<Vec<_>>();
+        assert!(!templates.is_empty());
+        assert_eq!(objects(&again), objects(&templates), "{resource}");
+    }
 }
 
 /// Sizes beyond what a list can name are one last alternative, and nothing too small is among them.

@@ -9,11 +9,11 @@ use arc_swap::ArcSwap;
 use serde_json::json;
 
 use super::Skip;
-use super::decide::{Decision, Request, decide, shared_named, templates_named};
+use super::decide::{Decision, Request, decide};
 use super::refuse::Refused;
 use super::shared::Shared;
 use super::template::Template;
-use crate::cluster::{Cluster, WriteError, noted_lately, used_lately};
+use crate::cluster::{Cluster, WriteError, used_lately};
 use crate::convert::TEMPLATE_LAST_USED;
 use crate::model::{ClaimTemplate, Name, Namespace, NamespacedName};
 use crate::policy::Policy;
@@ -99,15 +99,9 @@ impl Admitter {
     pub async fn admit(&self, request: &Request<'_>, dry_run: bool) -> Decision {
         let (snapshot, decision) = self.decide_patiently(request).await;
         let (needed, shared) = match &decision {
-            _ if dry_run => (vec![], vec![]),
-            Decision::Patch { templates, shared, .. } => (templates.clone(), shared.clone()),
-            Decision::LeaveAlone {
-                reason: Skip::AlreadyTreated,
-                ..
-            } => (
-                templates_named(&snapshot, &self.policy.load(), request.object),
-                shared_named(&snapshot, &self.policy.load(), request),
-            ),
+            Decision::Patch { templates, shared, .. } | Decision::LeaveAlone { templates, shared, .. } if !dry_run => {
+                (templates.clone(), shared.clone())
+            }
             _ => (vec![], vec![]),
         };
         for template in needed {
@@ -133,7 +127,7 @@ impl Admitter {
         };
         let template = |s: &Snapshot| {
             let template = s.templates.get(&key);
-            template.is_some_and(|t| shared.is_template(t) && !t.deleting && noted_lately(t, now.as_second()))
+            template.is_some_and(|t| shared.is_template(t) && !t.deleting && used_lately(t.last_used, now.as_second()))
         };
         if claim(snapshot) || template(snapshot) {
             return Ok(());
@@ -194,7 +188,7 @@ impl Admitter {
         // stranger's that is shown: only the API knows.
         let ours = shown.is_none_or(|t| template.is(t) && !t.deleting);
         let believed = || ours && self.made.hold(&snapshot.templates, &key);
-        let noted = shown.is_some_and(|t| noted_lately(t, now.as_second()));
+        let noted = shown.is_some_and(|t| used_lately(t.last_used, now.as_second()));
         if (ours && noted) || believed() {
             return Ok(());
         }

@@ -4,16 +4,20 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::offer::Offers;
 use super::parts::{self, Wish};
 use super::pod::{Container, Phase, Pod};
 use super::refuse::{Refused, shown};
 use super::template::Parts;
-use crate::model::{CARD, Name, Quantity};
-use crate::policy::Policy;
+use crate::model::{Name, Quantity};
+use crate::policy::{Server, named_by};
 use crate::snapshot::Snapshot;
 
 /// The API server writes at most this many devices into a claim's allocation.
 pub(super) const MOST_DEVICES: u32 = 32;
+
+/// Requests for devices in one pod: bounds the work, far above any real pod.
+pub(super) const MOST_ASKS: usize = 128;
 
 /// One container's request for devices of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,32 +41,43 @@ pub(super) struct Ask {
 impl Ask {
     /// Whether it may be given partitions.
     pub(super) fn may_be_parts(&self) -> bool {
-        self.parts.iter().flat_map(|p| &p.choices).any(|c| &*c.name != CARD)
+        self.parts.as_ref().is_some_and(Parts::some_are_parts)
     }
+}
+
+/// What a resource stands for.
+enum Kind<'a> {
+    /// Of the cards that are asked for with the resource, and the profile.
+    Partitions(&'static str, Name),
+    /// With the class that policy has for it.
+    Cards(&'a Name),
 }
 
 /// Every request above zero, in the order of the containers, then of the resources' names. `wish`: what the pod's
 /// annotations make of its cards.
-pub(super) fn read(
-    snapshot: &Snapshot,
-    policy: &Policy,
-    pod: Pod<'_>,
-    wish: Option<&Wish>,
-) -> Result<Vec<Ask>, Refused> {
+pub(super) fn read(offers: &Offers<'_>, pod: Pod<'_>, wish: Option<&Wish>) -> Result<Vec<Ask>, Refused> {
+    let Offers { snapshot, policy, .. } = *offers;
     let mut asks = vec![];
     for container in pod.containers() {
         let amounts = ["limits", "requests"].into_iter().filter_map(|w| container.amounts(w));
         let named: BTreeSet<&str> = amounts.flat_map(|m| m.keys()).map(String::as_str).collect();
         for resource in named {
-            let partition = parts::named_by(resource);
-            let class = policy.defaults.device_classes.get(resource);
-            if class.is_none() && partition.is_none() {
-                continue;
-            }
+            let kind = match (named_by(resource), policy.defaults.device_classes.get(resource)) {
+                (Some((cards, profile)), _) => Kind::Partitions(cards, profile),
+                (None, Some(class)) => Kind::Cards(class),
+                (None, None) => continue,
+            };
             let Some(count) = amount(&container, resource)? else {
                 continue;
             };
-            let cards = partition.as_ref().map_or(resource, |(cards, _)| cards);
+            if asks.len() == MOST_ASKS {
+                let why = format!("more than {MOST_ASKS} requests for devices in one pod");
+                return Err(Refused::new(422, why));
+            }
+            let cards = match &kind {
+                Kind::Partitions(cards, _) => cards,
+                Kind::Cards(_) => resource,
+            };
             let mut ask = Ask {
                 phase: container.phase,
                 list: container.list,
@@ -74,17 +89,16 @@ pub(super) fn read(
                 parts: None,
                 count,
             };
-            match (partition, class) {
-                (Some((_, profile)), class) => partitions(snapshot, policy, &mut ask, &profile, class)?,
-                (None, Some(class)) => {
+            match kind {
+                Kind::Partitions(_, profile) => partitions(offers, &mut ask, &profile)?,
+                Kind::Cards(class) => {
                     ask.device_class = device_class(snapshot, &ask.resource, class);
                     ask.left = ask.device_class.is_none().then(|| missing(class));
                     if let Some(wish) = wish {
-                        let parts = parts::apply(snapshot, policy, pod, wish, &ask)?;
+                        let parts = parts::apply(offers, pod, wish, &ask)?;
                         ask.parts = Some(parts);
                     }
                 }
-                (None, None) => continue,
             }
             if ask.device_class.is_some() {
                 in_parts(&container, resource, count)?;
@@ -99,41 +113,26 @@ fn missing(class: &str) -> String {
     format!("this cluster has no DeviceClass {class} to claim it from")
 }
 
-/// A request that names a profile. `named`: the class the policy has for this very resource.
-fn partitions(
-    snapshot: &Snapshot,
-    policy: &Policy,
-    ask: &mut Ask,
-    profile: &Name,
-    named: Option<&Name>,
-) -> Result<(), Refused> {
-    let class = named.or_else(|| policy.defaults.partition_classes.get(&ask.cards));
-    let Some(class) = class.filter(|class| snapshot.classes.contains_key(*class)) else {
-        ask.left = Some(missing(class.map_or("?", |c| c)));
-        return Ok(());
-    };
-    let offer = parts::Offer::of(snapshot, &ask.cards, class);
-    if let Some(offer) = offer.as_ref().filter(|o| o.has(profile)) {
-        ask.parts = Some(offer.profile(profile, class));
-        ask.device_class = Some(class.clone());
-        return Ok(());
+/// A request that names a profile.
+fn partitions(offers: &Offers<'_>, ask: &mut Ask, profile: &Name) -> Result<(), Refused> {
+    let server = offers.server(&ask.resource, (&ask.cards, profile));
+    let class = offers.policy.partition_class(&ask.resource, &ask.cards);
+    let offer = || offers.of(&ask.cards, class?);
+    match server {
+        Server::Class(class) => {
+            ask.parts = offer().map(|offer| offer.profile(profile, class));
+            ask.device_class = ask.parts.is_some().then(|| class.clone());
+        }
+        Server::NoClass(class) => ask.left = Some(missing(class.map_or("?", |c| c))),
+        Server::Plugin => {
+            ask.left = Some("no driver publishes such a device, and nodes have it from the plugin".to_owned());
+        }
+        Server::Nobody => {
+            let (whose, cards) = (&ask.resource, &ask.cards);
+            return Err(parts::not_offered(offers, whose, profile, cards, offer()));
+        }
     }
-    // Nodes that have not moved to a driver yet.
-    if snapshot
-        .nodes()
-        .any(|(_, n)| n.node.extended_resources.contains(&ask.resource))
-    {
-        ask.left = Some("no driver publishes such a device, and nodes have it from the plugin".to_owned());
-        return Ok(());
-    }
-    Err(parts::not_offered(
-        snapshot,
-        policy,
-        &ask.resource,
-        profile,
-        &ask.cards,
-        offer,
-    ))
+    Ok(())
 }
 
 /// The class the policy names, else the one that says it serves the resource (of several the newest, then by name).
@@ -217,15 +216,18 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn amount_of(resources: Value) -> Result<Option<u32>, u16> {
-        let json = json!({"name": "c", "resources": resources});
+    fn read_of(resources: Value) -> Result<Option<u32>, Refused> {
         let container = Container {
             phase: Phase::Regular,
             list: "containers",
             at: 0,
-            json: &json,
+            json: &json!({"name": "c", "resources": resources}),
         };
-        amount(&container, "nvidia.com/gpu").map_err(|e| e.code)
+        amount(&container, "nvidia.com/gpu")
+    }
+
+    fn amount_of(resources: Value) -> Result<Option<u32>, u16> {
+        read_of(resources).map_err(|e| e.code)
     }
 
     #[test]
@@ -261,14 +263,8 @@ mod tests {
     #[test]
     fn too_many_is_said_in_these_words() {
         for text in ["33", "33.5", "1e400", "1Ki", "9999999999999999999999"] {
-            let json = json!({"name": "c", "resources": {"limits": {"nvidia.com/gpu": text}}});
-            let container = Container {
-                phase: Phase::Regular,
-                list: "containers",
-                at: 0,
-                json: &json,
-            };
-            let said = amount(&container, "nvidia.com/gpu").expect_err("too many").message;
+            let asked = read_of(json!({"limits": {"nvidia.com/gpu": text}}));
+            let said = asked.expect_err("too many").message;
             assert!(said.contains("is more than the 32 devices"), "{said}");
         }
     }

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use super::amend::{Edits, amend};
-use super::ask::{self, Ask};
+use super::ask::{self, Ask, MOST_ASKS};
+use super::offer::Offers;
 use super::plan::Plan;
 use super::pod::Pod;
 use super::refuse::{Refused, list, shown};
@@ -11,11 +12,8 @@ use super::shared::Shared;
 use super::template::{Template, devices_in};
 use super::{Skip, class, gate, parts, plan, share, skip, wish};
 use crate::model::{Name, NamespacedName, PARTITIONS};
-use crate::policy::{NamespaceRule, PodPatch, Policy};
+use crate::policy::{NamespaceRule, PodPatch, Policy, named_by};
 use crate::snapshot::Snapshot;
-
-/// Containers of a pod that may ask for devices: bounds the work, far above any real pod.
-const MOST_ASKS: usize = 128;
 
 /// What is to be decided.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +30,9 @@ pub struct Request<'a> {
 pub enum Decision {
     LeaveAlone {
         reason: Skip,
+        /// Of a pod that was treated earlier: as those of a patch, they may be gone.
+        templates: Vec<Template>,
+        shared: Vec<Shared>,
         warnings: Vec<String>,
     },
     Patch {
@@ -50,6 +51,9 @@ pub enum Decision {
 enum Treated {
     Leave {
         reason: Skip,
+        /// Of one that was treated in an earlier life.
+        templates: Vec<Template>,
+        shared: Vec<Shared>,
         warnings: Vec<String>,
     },
     Amended {
@@ -59,6 +63,18 @@ enum Treated {
         shared: Vec<Shared>,
         warnings: Vec<String>,
     },
+}
+
+impl Treated {
+    /// One that needs nothing of us.
+    fn left(reason: Skip, warnings: Vec<String>) -> Self {
+        Self::Leave {
+            reason,
+            templates: vec![],
+            shared: vec![],
+            warnings,
+        }
+    }
 }
 
 /// Decides. Applied to the result of its own patch it finds nothing left to do.
@@ -79,21 +95,24 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> De
             shared,
             warnings,
         },
-        Ok(Treated::Leave { reason, warnings }) if lifted.is_none() || gate::stays(reason) => {
-            Decision::LeaveAlone { reason, warnings }
-        }
-        Ok(Treated::Leave { reason, warnings }) => Decision::Patch {
-            ops: json_patch::diff(request.object, object),
-            // It was treated in an earlier life, and its templates may be gone.
-            templates: match reason {
-                Skip::AlreadyTreated => templates_named(snapshot, policy, object),
-                _ => vec![],
-            },
-            shared: match reason {
-                Skip::AlreadyTreated => shared_named(snapshot, policy, &ungated),
-                _ => vec![],
-            },
+        Ok(Treated::Leave {
+            reason,
+            templates,
+            shared,
             warnings,
+        }) => match lifted.is_none() || gate::stays(reason) {
+            true => Decision::LeaveAlone {
+                reason,
+                templates,
+                shared,
+                warnings,
+            },
+            false => Decision::Patch {
+                ops: json_patch::diff(request.object, object),
+                templates,
+                shared,
+                warnings,
+            },
         },
     }
 }
@@ -101,23 +120,17 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> De
 fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<Treated, Refused> {
     let pod = Pod(request.object);
     if let Some(reason) = skip::before_reading(snapshot, policy, request, pod) {
-        return Ok(Treated::Leave {
-            reason,
-            warnings: vec![],
-        });
+        return Ok(Treated::left(reason, vec![]));
     }
     // The memory of a slot is the slot's business.
     let wish = match share::wish(pod) {
         Some(_) => None,
         None => parts::wish(pod)?,
     };
-    let asks = ask::read(snapshot, policy, pod, wish.as_ref())?;
+    let offers = Offers::new(snapshot, policy);
+    let asks = ask::read(&offers, pod, wish.as_ref())?;
     if wish.is_some() {
         said_once(&asks)?;
-    }
-    if asks.len() > MOST_ASKS {
-        let why = format!("more than {MOST_ASKS} requests for devices in one pod");
-        return Err(Refused::new(422, why));
     }
     let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
     let rule = labels.and_then(|l| policy.namespace_rule(l));
@@ -128,13 +141,13 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
         None => plan::plan(pod, &asks),
     };
     let converted = !plan.served.is_empty();
-    let mut warnings = wish::warnings(policy, pod, &asks);
+    let mut warnings = wish::warnings(policy, pod, &asks, slot.is_some());
     if !converted && pod.spec_list("resourceClaims").is_empty() {
         let reason = match asks.as_slice() {
             [] => Skip::NothingAsked,
             _ => Skip::NoDeviceClass,
         };
-        return Ok(Treated::Leave { reason, warnings });
+        return Ok(Treated::left(reason, warnings));
     }
     wish::unreadable(pod)?;
     parts::unlinked(policy, pod, &asks)?;
@@ -145,7 +158,7 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
             class = share::class(sharing, pod, class)?;
             warnings.push(slot.warning.clone());
         }
-        None => parts::of_class(snapshot, &asks, class.as_ref(), wish.as_ref())?,
+        None => parts::of_class(&offers, &asks, class.as_ref(), wish.as_ref())?,
     }
     warnings.extend(class.as_ref().and_then(|c| wish::overruled(pod, c, converted)));
     let of_class = class.as_ref().and_then(|c| policy.class(c)).map(|c| &c.patch);
@@ -169,17 +182,20 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
         patches: &patches,
     };
     let amended = amend(request.object, &edits)?;
+    let named = templates_named(&offers, pod);
+    let mut shared = share::named(snapshot, sharing, request.object);
     if amended == *request.object {
         return Ok(Treated::Leave {
             reason: Skip::AlreadyTreated,
+            templates: named,
+            shared,
             warnings,
         });
     }
     let made = plan.claims.into_iter().map(|c| c.template);
-    let mut templates: Vec<Template> = made.chain(templates_named(snapshot, policy, request.object)).collect();
+    let mut templates: Vec<Template> = made.chain(named).collect();
     templates.sort();
     templates.dedup();
-    let mut shared = share::named(snapshot, sharing, request.object);
     shared.extend(slot.map(|s| s.shared));
     Ok(Treated::Amended {
         pod: amended,
@@ -189,27 +205,18 @@ fn treat(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Result<
     })
 }
 
-/// As `templates_named`, what the pod shares devices by.
-pub(super) fn shared_named(snapshot: &Snapshot, policy: &Policy, request: &Request<'_>) -> Vec<Shared> {
-    let labels = snapshot.namespaces.get(request.namespace).map(|n| &n.labels);
-    let rule = labels.and_then(|l| policy.namespace_rule(l));
-    share::named(snapshot, rule.and_then(|r| r.sharing.as_ref()), request.object)
-}
-
 /// Templates of ours that the pod names already: it comes from an earlier call, or is a copy of a pod that was treated
 /// long ago, whose template may be gone.
-pub(super) fn templates_named(snapshot: &Snapshot, policy: &Policy, pod: &Value) -> Vec<Template> {
-    let pod = Pod(pod);
+fn templates_named(offers: &Offers<'_>, pod: Pod<'_>) -> Vec<Template> {
     let claims = pod.spec_list("resourceClaims").iter().take(MOST_ASKS);
     let names = claims.filter_map(|c| c["resourceClaimTemplateName"].as_str());
-    let template =
-        |name| Template::named(snapshot, name).or_else(|| parts::template_named(snapshot, policy, pod, name));
+    let template = |name| Template::named(offers.snapshot, name).or_else(|| parts::template_named(offers, pod, name));
     names.filter_map(template).collect()
 }
 
 /// An annotation that says which part of a card is meant speaks of every card of the pod.
 fn said_once(asks: &[Ask]) -> Result<(), Refused> {
-    match asks.iter().find(|a| parts::named_by(&a.resource).is_some()) {
+    match asks.iter().find(|a| named_by(&a.resource).is_some()) {
         Some(ask) => Err(Refused::new(
             422,
             format!(

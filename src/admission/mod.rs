@@ -13,6 +13,8 @@ mod ask;
 mod class;
 mod decide;
 mod gate;
+mod naming;
+mod offer;
 mod parts;
 mod plan;
 mod pod;

@@ -8,12 +8,9 @@ use super::plan::{self, Plan};
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
 use super::shared::{Shared, bytes_in};
-use crate::model::{CLASS, Name, Quantity, SHARE, Share};
-use crate::policy::{SHARING_DRIVER, Sharing};
+use crate::model::{CLASS, MEMORY, Name, PARTITION, Quantity, SHARE, Share};
+use crate::policy::{SHARING_DRIVER, Sharing, dns_label, named_by};
 use crate::snapshot::Snapshot;
-
-const MEMORY: &str = "wattlane.dev/memory";
-const PARTITION: &str = "wattlane.dev/partition";
 
 /// A pod's wish, served.
 #[derive(Debug)]
@@ -53,12 +50,8 @@ pub(super) fn wanted(
     asks: &[Ask],
 ) -> Result<Option<Wanted>, Refused> {
     let Some(share) = wish(pod) else { return Ok(None) };
-    let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    if share.len() > 63 || !share.bytes().all(legal) || share.starts_with('-') || share.ends_with('-') {
-        return refused(
-            400,
-            format!("{} is no name of a share: use a-z, 0-9 and -, at most 63", shown(share)),
-        );
+    if let Err(why) = dns_label(share) {
+        return refused(400, format!("{} is no name of a share: {why}", shown(share)));
     }
     if asks.is_empty() && (names_ours(pod, share) || pod.spec_list("resourceClaims").is_empty()) {
         return Ok(None);
@@ -108,7 +101,7 @@ pub(super) fn wanted(
             );
         }
     };
-    if ask.resource.starts_with("nvidia.com/mig-") || pod.annotation(PARTITION).is_some() {
+    if named_by(&ask.resource).is_some() || pod.annotation(PARTITION).is_some() {
         return refused(422, "a partition is not shared: ask for one or the other".into());
     }
     let Some(device_class) = &ask.device_class else {
@@ -186,8 +179,7 @@ fn by_capacity(pod: Pod<'_>, sharing: &Sharing, device_class: &Name) -> Result<S
             format!("say how much memory of the card the pod needs: {MEMORY}: 10Gi (the policy has no memoryPerSlot)"),
         );
     };
-    let bytes = memory.parse::<Quantity>().ok().and_then(|q| q.as_integer());
-    match bytes.filter(|b| *b > 0) {
+    match Quantity::size(memory) {
         Some(bytes) => Ok(Shared::Capacity {
             device_class: device_class.clone(),
             bytes,

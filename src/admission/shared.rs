@@ -4,15 +4,13 @@
 //! makes another, and what has our name and other content is not ours. The number of slots is in the name, which
 //! nobody can change; placement reads it there and holds it below what policy says then.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
+use super::naming;
 use crate::convert::MANAGED_BY;
 use crate::model::{
     Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Count, DeviceRequest, Labels, Name, NamespacedName, QualifiedName,
-    Quantity, Request, RequestKind, SHARE, SLOT_TEMPLATES, SLOTS, Share,
+    Quantity, Request, RequestKind, SHARE, SLOT_TEMPLATES, SLOTS, Share, unhashed,
 };
 use crate::policy::SHARING_DRIVER;
 
@@ -37,11 +35,8 @@ pub enum Shared {
 
 /// Bytes of a slot's template, by its name alone.
 pub(super) fn bytes_in(template: &str) -> Option<i64> {
-    let (rest, hash) = template.strip_prefix(SLOT_TEMPLATES)?.rsplit_once('-')?;
-    let (_, bytes) = rest.rsplit_once('-')?;
-    (hash.len() == 10 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
-        .then(|| bytes.parse().ok())
-        .flatten()
+    let (_, bytes) = unhashed(template.strip_prefix(SLOT_TEMPLATES)?)?.rsplit_once('-')?;
+    bytes.parse().ok()
 }
 
 impl Shared {
@@ -57,11 +52,7 @@ impl Shared {
             Self::Claim { slots, .. } => *slots,
             Self::Capacity { .. } => 1,
         };
-        let mut hash = String::new();
-        let content = format!("{slots} {}", self.spec());
-        for byte in Sha256::digest(content.as_bytes()).iter().take(5) {
-            let _infallible = write!(hash, "{byte:02x}");
-        }
+        let hash = naming::hash(&format!("{slots} {}", self.spec()));
         match self {
             Self::Claim { share, slots, .. } => Share {
                 name: share,
@@ -69,8 +60,7 @@ impl Shared {
             }
             .claim_name(&hash),
             Self::Capacity { device_class, bytes } => {
-                let class: String = device_class.replace('.', "-").chars().take(40).collect();
-                format!("{SLOT_TEMPLATES}{}-{bytes}-{hash}", class.trim_end_matches('-')).into()
+                format!("{SLOT_TEMPLATES}{}-{bytes}-{hash}", naming::label(device_class)).into()
             }
         }
     }

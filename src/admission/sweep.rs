@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::shared::Shared;
 use super::template::Template;
-use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, last_used, used_at};
+use crate::cluster::{Cluster, TEMPLATE_REFRESH, WriteError, used_at};
 use crate::model::{Claim, ClaimTemplate, Name, NamespacedName, PodClaimSource};
 use crate::publish::Reader;
 use crate::snapshot::Snapshot;
@@ -105,12 +105,10 @@ fn swept(what: &str, key: &NamespacedName, removed: Result<(), WriteError>) -> S
 /// Shared claims of ours that may go at this time, as templates: nobody has reserved them, and no pod names them. One that
 /// is allocated all the same is freed by that.
 pub fn unused_shares(snapshot: &Snapshot, now: i64) -> Vec<Arc<Claim>> {
-    let named = |claim: &Claim| {
-        snapshot.pods.iter().any(|(_, pod)| {
-            let source = PodClaimSource::Claim(claim.key.name.clone());
-            pod.key.namespace == claim.key.namespace && pod.claims.iter().any(|c| c.source == source)
-        })
-    };
+    let named = named(snapshot, |source| match source {
+        PodClaimSource::Claim(claim) => Some(claim),
+        _ => None,
+    });
     let goes = |c: &Claim| {
         let namespace = snapshot.namespaces.get(&c.key.namespace);
         c.managed
@@ -119,7 +117,7 @@ pub fn unused_shares(snapshot: &Snapshot, now: i64) -> Vec<Arc<Claim>> {
             && used_at(c.last_used, now).saturating_add(GRACE) <= now
             && namespace.is_some_and(|n| !n.deleting)
             && Shared::made(c).is_some()
-            && !named(c)
+            && !named.contains(&(&c.key.namespace, &c.key.name))
     };
     let claims = snapshot.claims.iter().map(|(_, c)| c).filter(|c| goes(c));
     let mut unused: Vec<_> = claims.cloned().collect();
@@ -130,18 +128,14 @@ pub fn unused_shares(snapshot: &Snapshot, now: i64) -> Vec<Arc<Claim>> {
 
 /// Templates of ours that may go at this time (seconds since the epoch): those unused for longest first, at most 64.
 pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
-    let mut named: HashSet<(&Name, &Name)> = HashSet::new();
-    for (_, pod) in snapshot.pods.iter() {
-        for claim in &pod.claims {
-            if let PodClaimSource::Template(template) = &claim.source {
-                named.insert((&pod.key.namespace, template));
-            }
-        }
-    }
+    let named = named(snapshot, |source| match source {
+        PodClaimSource::Template(template) => Some(template),
+        _ => None,
+    });
     let goes = |t: &ClaimTemplate| {
         let namespace = snapshot.namespaces.get(&t.key.namespace);
         !t.deleting
-            && last_used(t, now).saturating_add(GRACE) <= now
+            && used_at(t.last_used, now).saturating_add(GRACE) <= now
             && !named.contains(&(&t.key.namespace, &t.key.name))
             && namespace.is_some_and(|n| !n.deleting)
             && (Template::made(t).is_some() || Shared::made_template(t).is_some())
@@ -153,7 +147,16 @@ pub fn unused(snapshot: &Snapshot, now: i64) -> Vec<Arc<ClaimTemplate>> {
         .filter(|t| goes(t))
         .cloned()
         .collect();
-    unused.sort_by(|a, b| (last_used(a, now), &a.key).cmp(&(last_used(b, now), &b.key)));
+    unused.sort_by(|a, b| (used_at(a.last_used, now), &a.key).cmp(&(used_at(b.last_used, now), &b.key)));
     unused.truncate(MOST);
     unused
+}
+
+/// What the pods name, by namespace and name.
+fn named(snapshot: &Snapshot, of: impl Fn(&PodClaimSource) -> Option<&Name>) -> HashSet<(&Name, &Name)> {
+    let pods = snapshot.pods.iter().map(|(_, pod)| pod);
+    let named = pods.flat_map(|pod| pod.claims.iter().map(move |claim| (&pod.key.namespace, claim)));
+    named
+        .filter_map(|(namespace, claim)| Some((namespace, of(&claim.source)?)))
+        .collect()
 }

@@ -1,16 +1,15 @@
 //! ResourceClaimTemplates by content: equal asks of a namespace share one template, and its name says what is in it.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::ask::MOST_DEVICES;
+use super::naming;
 use crate::convert::MANAGED_BY;
 use crate::model::{
     CARD, CARDS, ClaimSpec, ClaimTemplate, Count, DeviceRequest, Name, NamespacedName, PARTITIONS, Request,
-    RequestKind, SubRequest,
+    RequestKind, SubRequest, unhashed,
 };
 use crate::snapshot::Snapshot;
 
@@ -44,6 +43,24 @@ pub struct Choice {
     pub selector: Name,
 }
 
+impl Parts {
+    /// Whether a partition may come of it.
+    pub(super) fn some_are_parts(&self) -> bool {
+        self.choices.iter().any(Choice::is_part)
+    }
+
+    /// Whether nothing else may.
+    pub(super) fn all_are_parts(&self) -> bool {
+        self.choices.iter().all(Choice::is_part)
+    }
+}
+
+impl Choice {
+    fn is_part(&self) -> bool {
+        &*self.name != CARD
+    }
+}
+
 impl Template {
     pub(super) fn of_parts(parts: Parts, count: u32) -> Option<Self> {
         Some(Self {
@@ -55,29 +72,16 @@ impl Template {
 
     /// Whether it may give a partition.
     pub(super) fn is_of_parts(&self) -> bool {
-        let choices = self.parts.iter().flat_map(|p| &p.choices);
-        choices.into_iter().any(|c| &*c.name != CARD)
+        self.parts.as_ref().is_some_and(Parts::some_are_parts)
     }
 
     /// `wl-gpu-nvidia-com-x2-<hash>`, `wlp-3g-40gb-x1-<hash>`: readable, and unique by the hash of the spec. The beginning
     /// says to placement whether partitions are meant.
     pub fn name(&self) -> Name {
         let label = self.parts.as_ref().map_or(&self.device_class, |p| &p.label);
-        let legal = |c: char| {
-            if c.is_ascii_alphanumeric() {
-                c.to_ascii_lowercase()
-            } else {
-                '-'
-            }
-        };
-        let label: String = label.chars().map(legal).take(40).collect();
         let prefix = if self.is_of_parts() { PARTITIONS } else { CARDS };
-        let hash = Sha256::digest(self.spec().to_string().as_bytes());
-        let mut name = format!("{prefix}{}-x{}-", label.trim_matches('-'), self.count);
-        for byte in hash.iter().take(5) {
-            let _infallible = write!(name, "{byte:02x}");
-        }
-        name.into()
+        let hash = naming::hash(&self.spec().to_string());
+        format!("{prefix}{}-x{}-{hash}", naming::label(label), self.count).into()
     }
 
     /// The number of devices in a template of ours, by its name alone: a template made a moment ago may not have
@@ -89,11 +93,8 @@ impl Template {
     /// The same of cards and partitions.
     pub(super) fn counted(name: &str) -> Option<u32> {
         let rest = name.strip_prefix(CARDS).or_else(|| name.strip_prefix(PARTITIONS))?;
-        let (rest, hash) = rest.rsplit_once('-')?;
-        let (_, count) = rest.rsplit_once("-x")?;
-        (hash.len() == 10 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
-            .then(|| count.parse().ok())
-            .flatten()
+        let (_, count) = unhashed(rest)?.rsplit_once("-x")?;
+        count.parse().ok()
     }
 
     /// The template of ours that a pod names, made of one of the cluster's DeviceClasses. It may have been removed since.

@@ -2,11 +2,10 @@
 //! be granted halfway are warned about, those that only mean something when kept are refused.
 
 use super::ask::Ask;
-use super::parts::{MEMORY, PARTITION};
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
 use super::{ADMITTED, CLASS, WEBHOOK};
-use crate::model::{CARDS, Name, PARTITIONS, alike};
+use crate::model::{CARDS, GROUP, MEMORY, MIX, Name, PARTITION, PARTITIONS, SHARE, TOPOLOGY, alike};
 use crate::policy::{HAMI_AMOUNTS, Policy};
 
 /// The API server cuts warnings behind this many characters.
@@ -29,19 +28,19 @@ const OURS: [&str; 10] = [
     ADMITTED,
     CLASS,
     WEBHOOK,
-    "wattlane.dev/group",
+    GROUP,
     "wattlane.dev/group-size",
-    "wattlane.dev/memory",
-    "wattlane.dev/mix-classes",
-    "wattlane.dev/partition",
-    "wattlane.dev/share",
-    "wattlane.dev/topology",
+    MEMORY,
+    MIX,
+    PARTITION,
+    SHARE,
+    TOPOLOGY,
 ];
 
 /// Wishes with a fixed set of words. Placement would refuse any other; its author is still here to be told.
 const WORDS: [(&str, &[&str]); 2] = [
-    ("wattlane.dev/topology", &["required", "preferred", "none"]),
-    ("wattlane.dev/mix-classes", &["true", "false"]),
+    (TOPOLOGY, &["required", "preferred", "none"]),
+    (MIX, &["true", "false"]),
 ];
 
 /// Wishes that cannot be read.
@@ -81,8 +80,8 @@ fn beside_a_claim(resource: &str) -> String {
     )
 }
 
-/// What works but may surprise.
-pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<String> {
+/// What works but may surprise. `slot`: the one card that is asked for becomes a slot of a shared one.
+pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask], slot: bool) -> Vec<String> {
     let mut said: Vec<String> = vec![];
     let mut say = |text: String| {
         let text: String = text.chars().take(WARNING).collect();
@@ -117,7 +116,7 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
         let templates = pod.spec_list("resourceClaims").iter();
         let mut named = templates.filter_map(|c| c["resourceClaimTemplateName"].as_str());
         let treated = named.any(|n| n.starts_with(CARDS) || n.starts_with(PARTITIONS));
-        if pod.annotation(key).is_some() && asks.iter().all(|a| a.parts.is_none()) && !treated {
+        if pod.annotation(key).is_some() && asks.iter().all(|a| a.parts.is_none()) && !treated && !slot {
             say(format!(
                 "wattlane: {key} is the {of_parts} of what is asked for as cards (nvidia.com/gpu: 1), and the pod asks for none"
             ));
@@ -144,6 +143,7 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask]) -> Vec<Strin
                     true if of_parts => {
                         format!("wattlane: {key} is dropped: the container gets a partition of its own")
                     }
+                    true if slot => format!("wattlane: {key} is dropped: the container gets a slot of a card"),
                     true => format!("wattlane: {key} is dropped: the container gets whole cards"),
                     false => format!("wattlane: {key} is left as it is: the container has no NVIDIA card from a claim"),
                 });

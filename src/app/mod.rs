@@ -92,8 +92,17 @@ impl Core {
 
         let (stats, seen) = (running.stats, reader.clone());
         let shared = (reader.clone(), selectors.clone(), policy.clone());
+        // Counted anew only where something has changed since the last look.
+        let counted = std::sync::Mutex::new(None);
         metrics.on_render(move |metrics| {
-            let (snapshot, rules) = (shared.0.load(), shared.2.load().rules());
+            let (snapshot, policy) = (shared.0.load(), shared.2.load_full());
+            let mut counted = counted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let same = |(version, by): &(u64, Arc<Policy>)| *version == snapshot.version && Arc::ptr_eq(by, &policy);
+            if counted.as_ref().is_some_and(same) {
+                return;
+            }
+            *counted = Some((snapshot.version, policy.clone()));
+            let rules = policy.rules();
             let context = Context {
                 snapshot: &snapshot,
                 selectors: &shared.1,
@@ -107,7 +116,7 @@ impl Core {
             }));
         });
         metrics.leadership(true, 0, 0, 0, 0);
-        // Counted anew only where something has changed since the last look.
+        // As the shares.
         let counted = std::sync::atomic::AtomicU64::new(u64::MAX);
         metrics.on_render(move |metrics| {
             let snapshot = seen.load();

@@ -3,7 +3,7 @@
 
 use super::{Finding, Kind, Subject, listed};
 use crate::model::{ADMITTED, DEFAULT_SCHEDULER, Name, Pod, Quantity, WEBHOOK};
-use crate::policy::Policy;
+use crate::policy::{Policy, Server, named_by};
 use crate::snapshot::Snapshot;
 
 pub(super) fn look(snapshot: &Snapshot, policy: &Policy, findings: &mut Vec<Finding>) {
@@ -115,12 +115,19 @@ fn is_ours(snapshot: &Snapshot, policy: &Policy, pod: &Pod) -> bool {
     opted_in && !opted_out && !pod.fixed && (!pod.claims.is_empty() || asks_for_cards(snapshot, policy, pod))
 }
 
-/// In extended resources that admission replaces by claims: this cluster has a DeviceClass for them.
+/// In extended resources that admission replaces by claims, since this cluster has a DeviceClass for them, or refuses,
+/// since nobody here has the partition that they name.
 fn asks_for_cards(snapshot: &Snapshot, policy: &Policy, pod: &Pod) -> bool {
     let classes = &policy.defaults.device_classes;
-    let served = |(resource, _): &(Name, Quantity)| {
-        let named = classes.get(resource);
-        named.is_some_and(|c| snapshot.class_for(resource, Some(c)).is_some())
+    let served = |(resource, _): &(Name, Quantity)| match named_by(resource) {
+        Some((cards, profile)) => matches!(
+            Server::of(snapshot, policy, resource, (cards, &profile)),
+            Server::Class(_) | Server::Nobody
+        ),
+        None => {
+            let named = classes.get(resource);
+            named.is_some_and(|c| snapshot.class_for(resource, Some(c)).is_some())
+        }
     };
     pod.unclaimed().any(served)
 }

@@ -24,7 +24,20 @@ const ANSWER: Duration = Duration::from_millis(200);
 enum Round {
     Done(BindOutcome),
     /// Nothing is left of it, and another look may help.
-    Again(BindError),
+    Again {
+        error: BindError,
+        /// The API knows more of the pod than our watch has shown.
+        behind: bool,
+    },
+}
+
+impl Round {
+    fn again(error: impl Into<BindError>) -> Self {
+        let error = error.into();
+        // Whether its claims have been made is said by the pod.
+        let behind = error.kind == BindFailure::Refused(Reason::ClaimMissing);
+        Self::Again { error, behind }
+    }
 }
 
 pub(super) struct Attempt<'a> {
@@ -70,15 +83,13 @@ impl<'a> Attempt<'a> {
     /// `waited`: another bind of this pod has just ended, so what the cache says of the pod is out of date.
     pub(super) async fn run(&self, waited: bool) -> Result<BindOutcome, BindError> {
         let mut last: Option<BindError> = None;
+        let mut fresh = waited;
         for n in 0..self.shared.limits.attempts.max(1) {
             // Also the end of a round that was begun in time and came to nothing.
             if n > 0 && Instant::now() >= self.deadline {
                 break;
             }
-            // Whether its claims have been made is said by the pod: the API knows first.
-            let claims = BindFailure::Refused(Reason::ClaimMissing);
-            let behind = last.as_ref().is_some_and(|e| e.kind == claims);
-            let pod = self.pod(waited || behind).await?;
+            let pod = self.pod(fresh).await?;
             if pod.node_name == self.request.node && pod.uid == self.request.uid {
                 return Ok(BindOutcome::Already);
             }
@@ -86,7 +97,10 @@ impl<'a> Attempt<'a> {
             let turn = self.turn().await?;
             match self.round(&pod, turn).await? {
                 Round::Done(outcome) => return Ok(outcome),
-                Round::Again(error) => last = Some(error),
+                Round::Again { error, behind } => {
+                    last = Some(error);
+                    fresh = waited || behind;
+                }
             }
         }
         Err(last.unwrap_or_else(|| self.too_late()))
@@ -158,7 +172,7 @@ impl<'a> Attempt<'a> {
             // The cache may be a moment behind the scheduler's.
             Err(no) if matches!(no.reason, Reason::ClaimMissing | Reason::UnknownNode) => {
                 self.news(snapshot.version).await;
-                return Ok(Round::Again(no.into()));
+                return Ok(Round::again(no));
             }
             Err(no) => return Err(no.into()),
         };
@@ -166,13 +180,13 @@ impl<'a> Attempt<'a> {
         if let Some(coming) = placed.iter().find(|p| p.existing && p.claim.allocation.is_none()) {
             let what = format!("ResourceClaim {} is being allocated for another pod", coming.claim.key);
             self.news(snapshot.version).await;
-            return Ok(Round::Again(BindError::new(BindFailure::Conflict, what)));
+            return Ok(Round::again(BindError::new(BindFailure::Conflict, what)));
         }
         let reserved = match self.reserve(pod, &placed).await {
             Ok(id) => id,
             Err(conflict) => {
                 self.news(snapshot.version).await;
-                return Ok(Round::Again(BindError::new(BindFailure::Conflict, conflict)));
+                return Ok(Round::again(BindError::new(BindFailure::Conflict, conflict)));
             }
         };
         drop(seen);
@@ -269,7 +283,11 @@ impl<'a> Attempt<'a> {
             self.release().await;
         }
         match trouble {
-            Trouble::Changed(why) if clean => Ok(Round::Again(BindError::new(BindFailure::Conflict, why))),
+            // Whoever changed a claim may have bound the pod.
+            Trouble::Changed(why) if clean => Ok(Round::Again {
+                error: BindError::new(BindFailure::Conflict, why),
+                behind: true,
+            }),
             Trouble::No(error) if clean => Err(error),
             Trouble::Changed(why) => Err(left_over(&why)),
             Trouble::No(error) => Err(left_over(&error.message)),

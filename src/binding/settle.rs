@@ -178,7 +178,12 @@ impl Writes<'_> {
                 (_, Some(sent)) if no.is_some() || late => sleep_until(sent + self.shared.limits.in_flight).await,
                 _ => {}
             }
-            let Some(found) = self.read_pod().await else {
+            // A plain "no" leaves in the dark only what an earlier bind did: whoever asks next need not wait long for that.
+            let until = match (&no, unanswered) {
+                (Some(_), None) => self.forward(),
+                _ => self.give_up(),
+            };
+            let Some(found) = self.read_pod(until).await else {
                 return BoundTo::Unsettled(why);
             };
             let Some(found) = found.filter(|p| p.uid == self.consumer.uid) else {
@@ -228,7 +233,10 @@ impl Writes<'_> {
 
     /// The pod's node, empty where it is not bound or gone; None: nobody can say.
     async fn bound_to(&self) -> Option<Name> {
-        let pod = self.read_pod().await?.filter(|p| p.uid == self.consumer.uid);
+        let pod = self
+            .read_pod(self.give_up())
+            .await?
+            .filter(|p| p.uid == self.consumer.uid);
         Some(pod.map_or_else(Name::default, |p| p.node_name))
     }
 
@@ -293,13 +301,13 @@ impl Writes<'_> {
         }
     }
 
-    /// The pod as it is; None: nobody can say.
-    async fn read_pod(&self) -> Option<Option<Pod>> {
+    /// The pod as it is; None: nobody can say before `until`.
+    async fn read_pod(&self, until: Instant) -> Option<Option<Pod>> {
         let mut pause = Pause::new();
         loop {
             match self.cluster.pod(self.pod).await {
                 Ok(found) => return Some(found),
-                Err(_) if Instant::now() >= self.give_up() => return None,
+                Err(_) if Instant::now() >= until => return None,
                 Err(_) => pause.wait().await,
             }
         }

@@ -31,8 +31,8 @@ const RECENT: &str = "admission-path-recent";
 
 /// Retired authorities that stay trusted; one is the rule, more come of keys that were lost again and again.
 const MOST_RETIRED: usize = 8;
-/// Paths that API servers may ask by; one is the rule.
-const MOST_RECENT: usize = 32;
+/// Paths that API servers may ask by at one time: one is the rule, more come of somebody who changes them again and again.
+pub const MOST_RECENT: usize = 32;
 
 /// Who signs, who will, who did, and what is served.
 #[derive(Default)]

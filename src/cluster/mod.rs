@@ -21,13 +21,8 @@ pub use lease::{Lease, LeaseWrite};
 /// The sweeper waits twice as long (`admission/sweep.rs` says why).
 pub const TEMPLATE_REFRESH: i64 = 30 * 60;
 
-/// When the template was last used, at a time `now` (both in seconds since the epoch). One that says a time still to
-/// come, by more than clocks may differ, says nothing: it would never be old. Then it was never used.
-pub fn last_used(template: &ClaimTemplate, now: i64) -> i64 {
-    used_at(template.last_used, now)
-}
-
-/// The same of a shared claim, or whatever else says when it was used.
+/// When a template or shared claim that says so was last used, at a time `now` (both in seconds since the epoch). One that
+/// says a time still to come, by more than clocks may differ, says nothing: it would never be old. Then it was never used.
 pub fn used_at(said: i64, now: i64) -> i64 {
     match said {
         used if used > now.saturating_add(TEMPLATE_REFRESH) => 0,
@@ -35,12 +30,7 @@ pub fn used_at(said: i64, now: i64) -> i64 {
     }
 }
 
-/// Whether what it says of its use is new enough not to be written anew.
-pub fn noted_lately(template: &ClaimTemplate, now: i64) -> bool {
-    used_lately(template.last_used, now)
-}
-
-/// The same of what was said.
+/// Whether what it says is new enough not to be written anew.
 pub fn used_lately(said: i64, now: i64) -> bool {
     now - used_at(said, now) < TEMPLATE_REFRESH
 }

@@ -90,7 +90,7 @@ impl Index {
         self.note_holder(key, before.as_deref(), pod.as_ref());
         self.shares_of_pod(key, before.as_deref(), pod.as_ref());
         let group = |pod: Option<&Pod>| {
-            let name = pod?.annotation("wattlane.dev/group")?;
+            let name = pod?.annotation(crate::model::GROUP)?;
             Some(NamespacedName::new(key.namespace.clone(), name))
         };
         self.hold_of_pod(key, pod.as_ref());

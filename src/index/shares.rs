@@ -41,10 +41,10 @@ pub(super) struct Shares {
 }
 
 /// The shared claims that a pod waits for a slot of.
-fn waits_for(key: &Key, pod: &Pod) -> Vec<Key> {
+fn waits_for(pod: &Pod) -> Vec<Key> {
     let waits = pod.node_name.is_empty() && !pod.deleting && !pod.finished && !pod.gated;
     let shared = pod.claims.iter().filter(|_| waits).filter_map(|c| match &c.source {
-        PodClaimSource::Claim(name) => Share::of_name(name).map(|_| Key::new(key.namespace.clone(), name.clone())),
+        PodClaimSource::Claim(name) => Share::of_name(name).map(|_| pod.claim_key(name)),
         PodClaimSource::Template(_) | PodClaimSource::Other => None,
     });
     shared.collect()
@@ -151,26 +151,21 @@ impl Index {
                 self.end_slot(id, &claim);
             }
         }
-        let place = |pod: &Pod| Waiting {
-            created: pod.created,
-            pod: key.name.clone(),
-            pod_uid: pod.uid.clone(),
-        };
         if let Some(pod) = old {
-            for claim in waits_for(key, pod) {
+            for claim in waits_for(pod) {
                 if let Some(of) = self.shares.of.get_mut(&claim) {
-                    of.queue.remove(&place(pod));
+                    of.queue.remove(&Waiting::of(pod));
                 }
                 self.stale_shares.insert(claim);
             }
         }
-        let waits = new.map_or_else(Vec::new, |pod| waits_for(key, pod));
+        let waits = new.map_or_else(Vec::new, waits_for);
         if let Some(pod) = old.filter(|_| waits.is_empty()) {
             self.shares.passed.remove(&pod.uid);
         }
         for (claim, pod) in waits.into_iter().zip(std::iter::repeat(new)) {
             let queue = &mut self.shares.of.entry(claim.clone()).or_default().queue;
-            queue.extend(pod.map(place));
+            queue.extend(pod.map(Waiting::of));
             self.stale_shares.insert(claim);
         }
     }
@@ -221,21 +216,18 @@ impl Index {
         self.settle();
         let mut turns = vec![];
         for (key, sharers) in self.snapshot.sharers.iter().filter(|(_, s)| !s.queue.is_empty()) {
-            let Some((claim, slots)) = self
-                .snapshot
-                .claims
-                .get(key)
-                .and_then(|c| Some((c, c.share()?.slots as usize)))
-            else {
+            let claim = self.snapshot.claims.get(key);
+            let Some((claim, share)) = claim.and_then(|c| Some((c, c.share()?))) else {
                 continue;
             };
+            // As placement counts: where policy gives fewer than the claim's name says, a slot too many would be the turn of
+            // one pod after the other, and each would lose its place by not taking it.
+            let namespace = self.snapshot.namespaces.get(&key.namespace).map(|n| &n.labels);
+            let slots = share.slots.min(self.classifier.slots(namespace)) as usize;
             let users = self.snapshot.users(claim);
             let without = sharers.queue.iter().filter(|w| !users.contains(&(&w.pod_uid, &w.pod)));
-            turns.extend(
-                without
-                    .take(slots.saturating_sub(users.len()))
-                    .map(|w| w.pod_uid.clone()),
-            );
+            let first = without.take(slots.saturating_sub(users.len()));
+            turns.extend(first.map(|w| w.pod_uid.clone()));
         }
         turns
     }

@@ -7,10 +7,8 @@
 
 use std::time::Duration;
 
+use crate::certs::keyring::MOST_RECENT;
 use crate::certs::{Ending, Token};
-
-/// Endings that are good at one time: one is the rule, more come of somebody who changes them again and again.
-const MOST: usize = 32;
 
 /// Of this process.
 pub(super) struct Door {
@@ -41,7 +39,7 @@ impl Door {
                 self.good.push(*ending);
             }
         }
-        let surplus = self.good.len().saturating_sub(MOST);
+        let surplus = self.good.len().saturating_sub(MOST_RECENT);
         self.good.drain(..surplus);
     }
 
@@ -155,7 +153,7 @@ mod tests {
         for n in 0..100 {
             door.see(Duration::from_secs(n.into()), n.to_string(), &[ending(0), ending(n)]);
             assert!(door.good().contains(&ending(0)) && door.good().contains(&ending(n)));
-            assert!(door.good().len() <= MOST);
+            assert!(door.good().len() <= MOST_RECENT);
         }
     }
 }

@@ -80,8 +80,6 @@ pub struct Keeper {
     door: Door,
     /// Whether there was a webhook configuration at the last look that could tell.
     registered: Option<bool>,
-    /// Endings of the path in this look.
-    unsayable: Vec<String>,
     in_use: Option<InUse>,
     reminded: i64,
     said: String,
@@ -124,7 +122,6 @@ impl Keeper {
             in_place: None,
             path_in_place: None,
             registered: None,
-            unsayable: vec![],
             in_use: None,
             reminded: 0,
             said: String::new(),
@@ -161,9 +158,10 @@ impl Keeper {
         let paths = self.tls.paths().clone();
         let _look = paths.look();
         for _ in 0..ATTEMPTS {
-            if let Ok(mut faults) = self.attempt().await {
+            let mut unsayable = vec![];
+            if let Ok(mut faults) = self.attempt(&mut unsayable).await {
                 // The API server may quote what it did not like.
-                for ending in self.unsayable.iter().filter(|e| !e.is_empty()) {
+                for ending in unsayable.iter().filter(|e| !e.is_empty()) {
                     faults.iter_mut().for_each(|fault| *fault = fault.replace(ending, "…"));
                 }
                 return faults;
@@ -172,7 +170,8 @@ impl Keeper {
         vec!["others keep writing at the same time".to_owned()]
     }
 
-    async fn attempt(&mut self) -> Result<Vec<String>, Conflict> {
+    /// `unsayable`: the endings of the path that it meets; who knows one gets in.
+    async fn attempt(&mut self, unsayable: &mut Vec<String>) -> Result<Vec<String>, Conflict> {
         let mut faults = vec![];
         let secret = match self.read_secret(&self.settings.secret).await {
             Ok(secret) => secret,
@@ -207,8 +206,8 @@ impl Keeper {
 
         let (now, steady) = ((self.clock.wall)(), (self.clock.steady)());
         let (before, garbled) = Keyring::read(&found, now);
-        self.unsayable = webhooks.there().and_then(objects::endings).unwrap_or_default();
-        self.unsayable.extend(tokens(&before));
+        unsayable.extend(webhooks.there().and_then(objects::endings).into_iter().flatten());
+        unsayable.extend(tokens(&before));
         self.see(steady, &webhooks, &before);
         let known_token = self.door.known(steady, before.next_token()).cloned();
         let (names, lifetimes) = (self.settings.names.clone(), self.settings.lifetimes);
@@ -230,7 +229,7 @@ impl Keeper {
             Ok((mut ring, done)) => {
                 let changed = objects::with(&found, &ring.data()) != found;
                 self.note(steady, &webhooks, &mut ring);
-                self.unsayable.extend(tokens(&ring));
+                unsayable.extend(tokens(&ring));
                 let wanted = objects::with(&found, &ring.data());
                 let action = match done.first() {
                     Some((action, _)) => name(*action),

@@ -1,6 +1,5 @@
 //! What is counted, and how: one method for each thing that can happen.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Admitted, Bound, GivenBack, MOST_DOMAINS, MOST_PARTITIONS, Metrics, Outcome, PolicyLoad, Port, Verb};
@@ -155,28 +154,14 @@ impl Metrics {
         domains.sort();
         self.power_domains.set(i64::try_from(domains.len()).unwrap_or(i64::MAX));
         domains.truncate(MOST_DOMAINS);
-        let mut shown = self
-            .shown_domains
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let now: BTreeSet<String> = domains.iter().map(|d| d.0.clone()).collect();
-        for gone in shown.difference(&now) {
-            for gauges in [&self.power_budget, &self.power_used, &self.power_headroom] {
-                // It is there, or it is gone already.
-                let _ = gauges.remove_label_values(&[gone]);
-            }
-        }
-        *shown = now;
+        let gauges = [&self.power_budget, &self.power_used, &self.power_headroom];
+        self.domain_series.only(domains.iter().map(|d| [d.0.clone()]), &gauges);
         let watts = |w: u64| i64::try_from(w).unwrap_or(i64::MAX);
         for (domain, budget, used, known) in domains {
             let headroom = watts(budget).saturating_sub(watts(used));
             let headroom = if known { headroom } else { headroom.min(0) };
-            for (gauges, value) in [
-                (&self.power_budget, watts(budget)),
-                (&self.power_used, watts(used)),
-                (&self.power_headroom, headroom),
-            ] {
-                gauges.with_label_values(&[&domain]).set(value);
+            for (gauge, value) in gauges.iter().zip([watts(budget), watts(used), headroom]) {
+                gauge.with_label_values(&[&domain]).set(value);
             }
         }
     }
@@ -186,14 +171,8 @@ impl Metrics {
         fits.sort();
         self.partition_series.set(i64::try_from(fits.len()).unwrap_or(i64::MAX));
         fits.truncate(MOST_PARTITIONS);
-        let shown = self.shown_partitions.lock();
-        let mut shown = shown.unwrap_or_else(std::sync::PoisonError::into_inner);
-        let now: BTreeSet<(Name, Name)> = fits.iter().map(|f| (f.0.clone(), f.1.clone())).collect();
-        for (node, profile) in shown.difference(&now) {
-            // It is there, or it is gone already.
-            let _ = self.partitions_fit.remove_label_values(&[&**node, &**profile]);
-        }
-        *shown = now;
+        let now = fits.iter().map(|f| [f.0.clone(), f.1.clone()]);
+        self.fit_series.only(now, &[&self.partitions_fit]);
         for (node, profile, count) in fits {
             self.partitions_fit
                 .with_label_values(&[&*node, &*profile])

@@ -1,9 +1,10 @@
 //! Metrics of devices that pods share: how many there are, and the slots that are left by node and pool.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
 
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
+
+use super::series::Series;
 
 /// Nodes and pools with series of their own.
 const MOST: usize = 256;
@@ -11,8 +12,8 @@ const MOST: usize = 256;
 pub(super) struct Sharing {
     devices: IntGauge,
     left: IntGaugeVec,
-    /// Node and pool of the series there are.
-    shown: Mutex<BTreeSet<(String, String)>>,
+    /// Node and pool.
+    series: Series<String, 2>,
 }
 
 impl Sharing {
@@ -33,7 +34,7 @@ impl Sharing {
         Ok(Self {
             devices,
             left,
-            shown: Mutex::default(),
+            series: Series::default(),
         })
     }
 }
@@ -41,24 +42,18 @@ impl Sharing {
 impl super::Metrics {
     /// The allocated shared claims as they are now: node, pool and slots left. Series of what is gone go too.
     pub fn sharing(&self, claims: impl Iterator<Item = (String, String, usize)>) {
-        let Sharing { devices, left, shown } = &self.sharing;
-        let mut sums: BTreeMap<(String, String), i64> = BTreeMap::new();
+        let Sharing { devices, left, series } = &self.sharing;
+        let mut sums: BTreeMap<[String; 2], i64> = BTreeMap::new();
         let mut count = 0;
         for (node, pool, slots) in claims {
             count += 1;
-            *sums.entry((node, pool)).or_default() += i64::try_from(slots).unwrap_or(i64::MAX);
+            *sums.entry([node, pool]).or_default() += i64::try_from(slots).unwrap_or(i64::MAX);
         }
         devices.set(count);
-        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let now: BTreeSet<_> = sums.keys().take(MOST).cloned().collect();
-        for (node, pool) in shown.difference(&now) {
-            // It is there, or it is gone already.
-            let _ = left.remove_label_values(&[node, pool]);
+        series.only(sums.keys().take(MOST).cloned(), &[left]);
+        for (labels, slots) in sums.into_iter().take(MOST) {
+            left.with_label_values(&labels).set(slots);
         }
-        for ((node, pool), slots) in sums.into_iter().take(MOST) {
-            left.with_label_values(&[&node, &pool]).set(slots);
-        }
-        *shown = now;
     }
 }
 

@@ -110,6 +110,16 @@ pub const SLOT_TEMPLATES: &str = "wl-slot-";
 /// The alternative that is a whole card, in a template that asks for a partition first.
 pub const CARD: &str = "card";
 
+/// Hexadecimal digits at the end of such a name: of the hash of the content.
+pub const NAME_HASH: usize = 10;
+
+/// Such a name without its hash. None: it is none.
+pub fn unhashed(name: &str) -> Option<&str> {
+    let (rest, hash) = name.rsplit_once('-')?;
+    let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    (hash.len() == NAME_HASH && hash.bytes().all(hex)).then_some(rest)
+}
+
 /// What keeps an allocated claim from vanishing (k8s.io/api/resource/v1 `Finalizer`).
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 

@@ -22,8 +22,8 @@ pub use allocation::{AllocatedConfig, Allocation, ConfigSource, DeviceId, Device
 pub use bits::Bits;
 pub use claim::{
     CARD, CARDS, Claim, ClaimSpec, ClaimTemplate, ConfigEntry, Constraint, ConstraintKind, Consumer, Count,
-    DeviceClass, DeviceRequest, FINALIZER, PARTITIONS, Request, RequestKind, SLOT_TEMPLATES, SelectorText, SubRequest,
-    not_older,
+    DeviceClass, DeviceRequest, FINALIZER, NAME_HASH, PARTITIONS, Request, RequestKind, SLOT_TEMPLATES, SelectorText,
+    SubRequest, not_older, unhashed,
 };
 pub use conditions::{DeviceCondition, Readiness};
 pub use device::{
@@ -32,7 +32,10 @@ pub use device::{
 };
 pub use duration::go_duration;
 pub use node::{Labels, Namespace, Node, NodeSelector, NodeSelectorTerm, Requirement};
-pub use pod::{ADMITTED, CLASS, DEFAULT_SCHEDULER, GATE, MIRROR, Pod, PodClaim, PodClaimSource, WEBHOOK};
+pub use pod::{
+    ADMITTED, CLASS, DEFAULT_SCHEDULER, GATE, GROUP, MEMORY, MIRROR, MIX, PARTITION, Pod, PodClaim, PodClaimSource,
+    TOPOLOGY, WEBHOOK,
+};
 pub use power::{Budget, Classified, Classifier, WattOrigin};
 pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};

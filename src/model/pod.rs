@@ -66,6 +66,16 @@ pub struct Pod {
 pub const ADMITTED: &str = "wattlane.dev/admitted";
 /// Annotation a pod names its wattage class with.
 pub const CLASS: &str = "wattlane.dev/class";
+/// Annotation: how much memory each card, or part of one, that the pod asks for is to have.
+pub const MEMORY: &str = "wattlane.dev/memory";
+/// Annotation: the profile of the partitions that the cards the pod asks for stand for.
+pub const PARTITION: &str = "wattlane.dev/partition";
+/// Annotation: how near one another the pod's cards must be: `required`, `preferred` or `none`.
+pub const TOPOLOGY: &str = "wattlane.dev/topology";
+/// Annotation of pods that are to be near one another: the name they have in common.
+pub const GROUP: &str = "wattlane.dev/group";
+/// Annotation: whether the pod's cards may be of several classes, `true` or `false`.
+pub const MIX: &str = "wattlane.dev/mix-classes";
 /// Label or annotation that keeps wattlane away from a pod, with the value `ignore`.
 pub const WEBHOOK: &str = "wattlane.dev/webhook";
 /// Annotation by which kubelet marks a mirror pod.

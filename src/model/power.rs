@@ -58,6 +58,12 @@ pub trait Classifier: Send + Sync {
         vec![]
     }
 
+    /// Pods that a shared claim of a namespace with these labels may have at a time, whatever the claim says; None: the
+    /// namespace is not known.
+    fn slots(&self, _namespace: Option<&Labels>) -> u32 {
+        u32::MAX
+    }
+
     /// The DeviceClass whose devices the policy gives for the extended resource.
     fn device_class(&self, _resource: &str) -> Option<Name> {
         None

@@ -77,6 +77,11 @@ impl Quantity {
             .flatten()
     }
 
+    /// What a size says, in bytes: a whole number above zero.
+    pub fn size(text: &str) -> Option<i64> {
+        text.parse::<Self>().ok()?.as_integer().filter(|bytes| *bytes > 0)
+    }
+
     pub fn is_zero(self) -> bool {
         self.nanos == 0
     }
@@ -247,6 +252,16 @@ mod tests {
 
     fn text(t: &str) -> String {
         t.parse::<Quantity>().map_or_else(|e| e.to_string(), |q| q.to_string())
+    }
+
+    #[test]
+    fn a_size_is_a_whole_number_of_bytes_above_zero() {
+        for (text, bytes) in [("10Gi", Some(10 << 30)), ("1", Some(1)), ("1.5Ki", Some(1536))] {
+            assert_eq!(Quantity::size(text), bytes, "{text}");
+        }
+        for text in ["", "0", "-1Gi", "0.5", "500m", "10E", "some"] {
+            assert_eq!(Quantity::size(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A claim that several pods of a namespace share: its name says so, and how many pods were meant to. A name cannot be
 //! changed, so nobody who may edit the object can raise the number; policy may hold it lower when a pod is placed.
 
-use super::{Claim, Name};
+use super::{Claim, NAME_HASH, Name, unhashed};
 
 /// Annotation of a pod that takes a slot on the shared device of that name; label of the claim they share.
 pub const SHARE: &str = "wattlane.dev/share";
@@ -9,8 +9,6 @@ pub const SHARE: &str = "wattlane.dev/share";
 pub const SLOTS: &str = "wattlane.dev/slots";
 
 const PREFIX: &str = "wl-share-";
-/// Hexadecimal digits of the hash of the content.
-const HASH: usize = 10;
 
 /// What the name of a shared claim says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +22,8 @@ pub struct Share<'a> {
 impl<'a> Share<'a> {
     /// `wl-share-NAME-xSLOTS-HASH`. None: a claim like any other.
     pub fn of_name(claim: &'a str) -> Option<Self> {
-        let (rest, hash) = claim.strip_prefix(PREFIX)?.rsplit_once('-')?;
-        let (name, slots) = rest.rsplit_once("-x")?;
-        let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        if hash.len() != HASH || !hash.bytes().all(hex) || name.is_empty() || slots.starts_with(['0', '+']) {
+        let (name, slots) = unhashed(claim.strip_prefix(PREFIX)?)?.rsplit_once("-x")?;
+        if name.is_empty() || slots.starts_with(['0', '+']) {
             return None;
         }
         Some(Self {
@@ -38,7 +34,7 @@ impl<'a> Share<'a> {
 
     /// The name of a claim with that content, whose hash is given in hexadecimal.
     pub fn claim_name(self, hash: &str) -> Name {
-        let hash: String = hash.chars().take(HASH).collect();
+        let hash: String = hash.chars().take(NAME_HASH).collect();
         format!("{PREFIX}{}-x{}-{hash}", self.name, self.slots).into()
     }
 }

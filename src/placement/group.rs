@@ -6,7 +6,8 @@ use super::Context;
 use super::solve::found;
 use crate::model::{Name, NamespacedName, Node, Pod};
 
-pub(super) const GROUP: &str = "wattlane.dev/group";
+pub(super) use crate::model::GROUP;
+
 /// Members that are looked at: one request does not pay for a group of any size.
 const MEMBERS: usize = 1024;
 
@@ -56,8 +57,8 @@ impl Group {
             };
             hold.iter().flat_map(|hold| &hold.devices).for_each(&mut see);
             for claim in member.claims.iter().filter_map(|c| c.claim_name()) {
-                let key = NamespacedName::new(member.key.namespace.clone(), claim.clone());
-                let allocation = ctx.snapshot.claim(&key).and_then(|c| c.allocation.as_ref());
+                let found = ctx.snapshot.claim(&member.claim_key(claim));
+                let allocation = found.and_then(|c| c.allocation.as_ref());
                 let held = allocation
                     .into_iter()
                     .flat_map(|a| &a.results)

@@ -43,14 +43,14 @@ impl SelectorUse {
         Some(Refusal::new(Reason::SelectorError, words))
     }
 
-    /// What the selector says of every device of the pool, if that is known already.
-    pub(super) fn known<'p>(&self, pool: &'p Pool) -> Option<&'p Verdicts> {
-        pool.masks.peek(self.selector.id).map(|v| &**v)
-    }
-
-    pub(super) fn verdicts(&self, pool: &Pool) -> Arc<Verdicts> {
-        // The id is unique in the process and never reused, and the pool's devices never change.
-        pool.masks.get_or(self.selector.id, || Arc::new(self.evaluate(pool)))
+    /// What the selector says of every device of the pool, evaluated if it is not known already.
+    pub(super) fn of<T>(&self, pool: &Pool, read: impl FnOnce(&Verdicts) -> T) -> T {
+        let id = self.selector.id;
+        match pool.masks.peek(id) {
+            Some(known) => read(known),
+            // The id is unique in the process and never reused, and the pool's devices never change.
+            None => read(&pool.masks.get_or(id, || Arc::new(self.evaluate(pool)))),
+        }
     }
 
     fn evaluate(&self, pool: &Pool) -> Verdicts {
@@ -82,18 +82,12 @@ pub(super) fn matching(alternative: &Alternative, pool: &Pool, visible: &Visible
         word.matches = visible.word(n, pool.devices.len());
     }
     for selector in &alternative.selectors {
-        let computed;
-        let verdicts = match selector.known(pool) {
-            Some(known) => known,
-            None => {
-                computed = selector.verdicts(pool);
-                &computed
+        selector.of(pool, |verdicts| {
+            for (n, word) in words.iter_mut().enumerate() {
+                word.failed |= word.matches & verdicts.failed.word(n);
+                word.matches &= verdicts.matches.word(n);
             }
-        };
-        for (n, word) in words.iter_mut().enumerate() {
-            word.failed |= word.matches & verdicts.failed.word(n);
-            word.matches &= verdicts.matches.word(n);
-        }
+        });
     }
 }
 

@@ -151,18 +151,10 @@ impl<'a> Tally<'a> {
             if alive == 0 {
                 break;
             }
-            let computed;
-            let verdicts = match selector.known(pool) {
-                Some(known) => known,
-                None => {
-                    computed = selector.verdicts(pool);
-                    &computed
-                }
-            };
-            if alive & verdicts.failed.word(word) != 0 {
-                return None;
-            }
-            alive &= verdicts.matches.word(word);
+            alive = selector.of(pool, |verdicts| {
+                let answered = alive & verdicts.failed.word(word) == 0;
+                answered.then(|| alive & verdicts.matches.word(word))
+            })?;
         }
         if self.alternative.meant == Meant::Cards {
             alive &= !pool.summary().parts.word(word);

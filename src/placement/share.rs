@@ -1,10 +1,12 @@
 //! Whether a pod may have a slot of a claim that several pods share: policy allows it, a slot is free, and no older pod
 //! waits for it. What the claim says of itself is a record; the policy in force counts.
 
+use std::collections::HashMap;
+
 use super::Context;
 use super::allowed::{Slots, rule_for};
 use crate::model::{Claim, DeviceId, Name, NamespacedName, NodeScope, Pod, Reason, Refusal};
-use crate::snapshot::Waiting;
+use crate::snapshot::{Pool, Waiting};
 
 /// Pods named in a refusal.
 const SHOWN: usize = 4;
@@ -53,11 +55,7 @@ pub(super) fn shared<'a>(
         let words = format!("all {most} slots of claim {name} are taken, by {}", listed(&names));
         return Err(Refusal::new(Reason::Slots, words));
     }
-    let own = Waiting {
-        created: pod.created,
-        pod: pod.key.name.clone(),
-        pod_uid: pod.uid.clone(),
-    };
+    let own = Waiting::of(pod);
     let queue = ctx.snapshot.sharers.get(&claim.key).map_or(&[][..], |s| &s.queue);
     let before = queue.iter().take_while(|waiting| **waiting < own);
     let older: Vec<&str> = before
@@ -101,13 +99,16 @@ impl ShareState {
     }
 }
 
-/// The shared claims of the cluster.
+/// The shared claims of the cluster, those that policy allows no longer included.
 pub fn shares<'a>(ctx: Context<'a>) -> impl Iterator<Item = ShareState> + 'a {
+    let pools = ctx.snapshot.pools.iter().flatten().map(|state| &*state.pool);
+    let pools: HashMap<_, _> = pools.map(|pool| ((&pool.driver, &pool.name), pool)).collect();
     let claims = ctx.snapshot.claims.iter();
     claims.filter_map(move |(_, claim)| {
         let share = claim.share()?;
-        let rule = rule_for(ctx, &claim.key.namespace, |rule| rule.slots.is_some())??;
-        let most = rule.slots.as_ref().map_or(0, |s| s.most).min(share.slots);
+        let rule = rule_for(ctx, &claim.key.namespace, |rule| rule.slots.is_some()).flatten();
+        let slots = rule.and_then(|rule| rule.slots.as_ref());
+        let most = slots.map_or(0, |s| s.most).min(share.slots);
         let device = claim
             .allocation
             .as_ref()
@@ -123,15 +124,14 @@ pub fn shares<'a>(ctx: Context<'a>) -> impl Iterator<Item = ShareState> + 'a {
             claim: claim.key.clone(),
             slots: most as usize,
             users,
-            node: device.as_ref().and_then(|id| node_of(ctx, id)),
+            node: device.as_ref().and_then(|id| node_of(&pools, id)),
             device,
         })
     })
 }
 
-fn node_of(ctx: Context<'_>, id: &DeviceId) -> Option<Name> {
-    let mut pools = ctx.snapshot.pools.iter().flatten().map(|state| &state.pool);
-    let pool = pools.find(|pool| pool.driver == id.driver && pool.name == id.pool)?;
+fn node_of(pools: &HashMap<(&Name, &Name), &Pool>, id: &DeviceId) -> Option<Name> {
+    let pool = pools.get(&(&id.driver, &id.pool))?;
     let at = *pool.by_name.get(&id.device)? as usize;
     match &pool.devices.get(at)?.scope {
         NodeScope::Node(node) => Some(node.clone()),

@@ -237,31 +237,21 @@ impl Passes {
         first_only: bool,
         steps: &mut u32,
     ) -> Outcome {
+        let mut search = |classes, first_only| {
+            let how = How {
+                classes,
+                relaxed,
+                first_only,
+            };
+            search(view, offers, how, steps)
+        };
         if relaxed.classes {
-            return search(
-                view,
-                offers,
-                How {
-                    classes: Classes::Any,
-                    relaxed,
-                    first_only: true,
-                },
-                steps,
-            );
+            return search(Classes::Any, true);
         }
         let mut best: Option<(Key, usize, Choice)> = None;
         let mut cut = false;
         for classes in &self.one {
-            match search(
-                view,
-                offers,
-                How {
-                    classes: *classes,
-                    relaxed,
-                    first_only,
-                },
-                steps,
-            ) {
+            match search(*classes, first_only) {
                 Outcome::Found { choice, cut: cut_here } => {
                     if first_only {
                         return Outcome::Found { choice, cut: cut_here };
@@ -283,16 +273,7 @@ impl Passes {
         match best {
             Some((_, _, choice)) => Outcome::Found { choice, cut },
             None if cut => Outcome::Cut,
-            None if self.then_any => search(
-                view,
-                offers,
-                How {
-                    classes: Classes::Any,
-                    relaxed,
-                    first_only,
-                },
-                steps,
-            ),
+            None if self.then_any => search(Classes::Any, first_only),
             None => Outcome::Nothing,
         }
     }

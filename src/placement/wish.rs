@@ -5,8 +5,9 @@ use super::allowed::{Allowed, Slots};
 use crate::model::{CLASS, Name, Pod, Reason, Refusal};
 use crate::snapshot::PoolDevice;
 
-pub(super) const MIX: &str = "wattlane.dev/mix-classes";
-const TOPOLOGY: &str = "wattlane.dev/topology";
+pub(super) use crate::model::MIX;
+use crate::model::TOPOLOGY;
+
 const USE_TYPE: &str = "nvidia.com/use-gputype";
 const NO_TYPE: &str = "nvidia.com/nouse-gputype";
 const USE_UUID: &str = "nvidia.com/use-gpuuuid";

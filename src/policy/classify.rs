@@ -130,6 +130,12 @@ impl Classifier for PolicyClassifier {
         }
     }
 
+    fn slots(&self, namespace: Option<&Labels>) -> u32 {
+        let rule = namespace.and_then(|labels| self.policy.namespace_rule(labels));
+        rule.and_then(|rule| rule.sharing.as_ref())
+            .map_or(0, |sharing| sharing.slots)
+    }
+
     fn budgets(&self, labels: &Labels) -> Vec<Budget> {
         let of = |domain: &PowerDomain| {
             let value = labels.get(&domain.label)?;

@@ -260,9 +260,10 @@ fn sharing(doubts: &mut Doubts, policy: &Policy, census: &Census, snapshot: Opti
         let pools = || snapshot.pools.iter().flatten().map(|state| &state.pool);
         let shareable =
             pools().any(|pool| &*pool.driver == SHARING_DRIVER || pool.devices.iter().any(|d| d.device.allow_multiple));
+        // As admission asks it.
         let claimed = |(resource, class): (&Name, &Name)| {
             let class = snapshot.class_for(resource, Some(class));
-            class.is_some_and(|_| snapshot.may_hold(resource, None, SHARING_DRIVER))
+            class.is_some_and(|class| snapshot.may_hold(resource, Some(&class.name), SHARING_DRIVER))
         };
         if !policy.defaults.device_classes.iter().any(claimed) {
             doubts.say(

@@ -2,7 +2,7 @@
 //!
 //! `fields` reads a value with its place, `read` makes a `Policy` of them that cannot be wrong (or every error at once),
 //! `catalogue` knows what products draw, `classify` gives each device its class, `census` counts what the rules are
-//! about and `doubts` says what in them is probably not meant. Nothing here reads files, watches
+//! about, `partitions` knows who serves a resource that names a profile, and `doubts` says what in them is probably not meant. Nothing here reads files, watches
 //! for changes or applies a patch: `app` reloads, `admission` patches, `placement` places.
 
 mod catalogue;
@@ -11,6 +11,7 @@ mod classify;
 mod doubts;
 mod fields;
 mod names;
+mod partitions;
 mod product;
 mod read;
 mod read_class;
@@ -24,7 +25,8 @@ pub use catalogue::{BoardPower, board_power};
 pub use census::{Census, ClassReport, NamespaceReport};
 pub use classify::PolicyClassifier;
 pub use doubts::doubts;
-pub use names::HAMI_AMOUNTS;
+pub use names::{HAMI_AMOUNTS, dns_label};
+pub use partitions::{Server, named_by, spelled};
 pub use product::class_name;
 pub use read::PolicyError;
 pub use sharing::{SHARING_DRIVER, Sharing, Strategy};

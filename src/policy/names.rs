@@ -10,7 +10,10 @@ fn ends_alnum(bytes: &[u8]) -> bool {
 }
 
 /// RFC 1123 label: what class names are made of, so that they fit every label and metric.
-pub(super) fn dns_label(text: &str) -> Result<(), &'static str> {
+///
+/// # Errors
+/// How such a name looks.
+pub fn dns_label(text: &str) -> Result<(), &'static str> {
     let bytes = text.as_bytes();
     let fine = bytes.len() <= 63 && ends_alnum(bytes) && bytes.iter().all(|b| lower_alnum(*b) || *b == b'-');
     fine.then_some(())

@@ -50,9 +50,10 @@ impl Reader<'_> {
         }
         let size = raw.field("memoryPerSlot").text(&mut self.errors);
         if let Some(size) = &size
-            && !size.parse::<Quantity>().is_ok_and(|q| q > Quantity::ZERO)
+            && Quantity::size(size).is_none()
         {
-            self.error(raw.at("memoryPerSlot"), "must be a size above zero, like 10Gi");
+            let message = "must be a size above zero, a whole number of bytes, like 10Gi";
+            self.error(raw.at("memoryPerSlot"), message);
         }
         let class = self.name(raw.field("class"), names::dns_label);
         raw.close(&mut self.errors);

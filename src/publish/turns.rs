@@ -70,9 +70,14 @@ mod tests {
 
     const CLAIM: &str = "wl-share-chat-x2-0123456789";
 
-    struct Nobody;
+    /// A policy that gives a shared claim so many slots.
+    struct Slots(u32);
 
-    impl Classifier for Nobody {
+    impl Classifier for Slots {
+        fn slots(&self, _: Option<&Labels>) -> u32 {
+            self.0
+        }
+
         fn classify(&self, _: &Name, _: &Device, _: &Labels, _: &Labels) -> Classified {
             Classified {
                 class: None,
@@ -104,9 +109,9 @@ mod tests {
         sharers.map_or_else(Vec::new, |s| s.queue.iter().map(|w| w.pod.to_string()).collect())
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_pod_that_does_not_use_its_turn_blocks_for_half_a_minute() {
-        let mut index = Index::new(Arc::new(Nobody));
+    /// a, b and c wait, in this order.
+    fn waiting(slots: u32) -> Index {
+        let mut index = Index::new(Arc::new(Slots(slots)));
         for (i, name) in ["a", "b", "c"].into_iter().enumerate() {
             put(
                 &mut index,
@@ -115,6 +120,29 @@ mod tests {
                     "spec": {"containers": [], "resourceClaims": [{"name": "g", "resourceClaimName": CLAIM}]}}),
             );
         }
+        index
+    }
+
+    /// Policy gives fewer slots than the claim's name says: one that is not free is nobody's turn, and costs nobody his place.
+    #[tokio::test(start_paused = true)]
+    async fn the_slots_of_the_policy_count() {
+        let mut index = waiting(1);
+        put(&mut index, &claim(1, &["x"]));
+        let mut turns = Turns::default();
+        turns.look(&mut index, Instant::now());
+        assert_eq!(turns.due(), None, "x has the only one");
+        tokio::time::sleep(3 * PATIENCE).await;
+        turns.look(&mut index, Instant::now());
+        assert_eq!(queue(&mut index), ["a", "b", "c"]);
+        // A policy with more: the second is the turn of a.
+        index.set_classifier(Arc::new(Slots(2)));
+        turns.look(&mut index, Instant::now());
+        assert_eq!(turns.due().map(|due| due - Instant::now()), Some(PATIENCE));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_does_not_use_its_turn_blocks_for_half_a_minute() {
+        let mut index = waiting(2);
         put(&mut index, &claim(1, &["x", "y"]));
         let mut turns = Turns::default();
         turns.look(&mut index, Instant::now());

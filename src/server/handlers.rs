@@ -284,7 +284,7 @@ impl Service for Handlers {
             object: &request.object,
         };
         match self.admitter.admit(&asked, request.dry_run).await {
-            Decision::LeaveAlone { reason, warnings } => {
+            Decision::LeaveAlone { reason, warnings, .. } => {
                 self.metrics.skipped(reason.as_str());
                 AdmissionAnswer {
                     warnings,

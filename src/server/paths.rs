@@ -102,7 +102,7 @@ impl Paths {
             Good::Any => true,
             Good::These(good) => {
                 let given = Ending::of(ending);
-                good.iter().fold(false, |found, good| found | good.same(&given))
+                good.iter().fold(false, |found, good| found | (*good == given))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What happens to one request before and after the decision: path, method, caller, room, body; then `verbs`; and
+//! What happens to one request before and after the decision: path, caller, method, path of admission, room, body; then `verbs`; and
 //! whatever comes of it is counted and answered in one line of words. A panic ends its request only.
 
 use std::panic::AssertUnwindSafe;
@@ -171,7 +171,7 @@ impl<S: Service> Router<S> {
         // Of its caller, who began to wait before anything of this.
         let by = tokio::time::Instant::now() + deadline::of_admission(request.uri().query());
         match verb {
-            Verb::Mutate => self.may_ask(&client.admission, request.uri().path(), by).await?,
+            Verb::Mutate => may_call(&client.admission, "admission")?,
             Verb::Other => {}
             _ => may_call(&client.extender, "the extender")?,
         }
@@ -197,6 +197,10 @@ impl<S: Service> Router<S> {
             ));
         }
         is_json(request.headers())?;
+        // Last, since a path that is not known has the webhook configuration looked at.
+        if matches!(verb, Verb::Mutate) {
+            self.may_ask(&client.admission, request.uri().path(), by).await?;
+        }
         // A bind sees to its own end: cut off in the middle it would leave something to undo. Admission has words of its
         // own for what was not decided in time.
         let within = match verb {
@@ -236,7 +240,6 @@ impl<S: Service> Router<S> {
 
     /// Admission is for who shows a certificate with a name for it, where there are such names; else for who knows the path.
     async fn may_ask(&self, pass: &Pass, path: &str, by: tokio::time::Instant) -> Result<(), Rejected> {
-        may_call(pass, "admission")?;
         if *pass == Pass::Known || self.paths.takes(ending(path).unwrap_or_default(), by).await {
             return Ok(());
         }

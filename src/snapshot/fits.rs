@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{NodeEntry, PoolHealth, PoolState, Snapshot};
-use crate::model::{Device, Effect, Name, QualifiedName, Quantity};
+use crate::model::{Device, Name, QualifiedName, Quantity};
 
 impl Snapshot {
     /// By profile, how many partitions of it alone still fit on the node, beside what is given; `whole` where cards that
@@ -36,11 +36,14 @@ impl PoolState {
     /// devices count.
     pub fn fits(&self, empty: bool, sees: impl Fn(usize) -> bool) -> Vec<Fit> {
         let pool = &*self.pool;
+        let tainted = &pool.summary().tainted;
         let left = |i: usize| {
-            let device = &*pool.devices[i].device;
-            let blocks = |e| matches!(e, Effect::NoSchedule | Effect::NoExecute);
-            let open = (empty || !self.taken.contains(i)) && !device.taints.iter().any(|t| blocks(t.effect));
-            if open { self.shares_left(device, i, empty) } else { 0 }
+            let open = (empty || !self.taken.contains(i)) && !tainted.contains(i);
+            if open {
+                self.shares_left(&pool.devices[i].device, i, empty)
+            } else {
+                0
+            }
         };
         let mut fits = vec![];
         let cards = &pool.cuts.cards;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{HoldId, Snapshot};
-use crate::model::{Allocation, Claim, Name};
+use crate::model::{Allocation, Claim, Name, Pod};
 
 /// A slot that a pod has by a reservation or a hold of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,17 @@ pub struct Waiting {
     pub created: i64,
     pub pod: Name,
     pub pod_uid: Name,
+}
+
+impl Waiting {
+    /// The place of a pod that waits.
+    pub fn of(pod: &Pod) -> Self {
+        Self {
+            created: pod.created,
+            pod: pod.key.name.clone(),
+            pod_uid: pod.uid.clone(),
+        }
+    }
 }
 
 /// What is known of a shared claim beside the claim.

@@ -26,7 +26,7 @@ fn request(pod: &Value) -> Request<'_> {
 
 fn shown(decision: &Decision, namespace: &str) -> Value {
     match decision {
-        Decision::LeaveAlone { reason, warnings } => json!({"leaveAlone": reason.as_str(), "warnings": warnings}),
+        Decision::LeaveAlone { reason, warnings, .. } => json!({"leaveAlone": reason.as_str(), "warnings": warnings}),
         Decision::Refuse(refused) => json!({"code": refused.code, "refused": refused.message}),
         Decision::Patch {
             ops,

@@ -96,6 +96,52 @@ fn devices_with_consumable_capacity_are_shared_through_it() {
     assert!(decided(&with_memory, odd).is_err_and(|no| no.contains("is not a size")));
 }
 
+/// A slot is neither a whole card nor no card.
+#[test]
+fn a_slot_is_told_as_one() {
+    let snapshot = snapshot(&with_capacity());
+    let policy = policy("{slots: 4, strategy: time-slicing}");
+    let mut pod = pod("p", json!({"wattlane.dev/share": "a", "wattlane.dev/memory": "20Gi"}));
+    pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpumem"] = json!("3000");
+    let Decision::Patch { warnings, .. } = decide(&snapshot, &policy, &ask(&pod)) else {
+        panic!("{:?}", decide(&snapshot, &policy, &ask(&pod)))
+    };
+    let dropped = "wattlane: nvidia.com/gpumem is dropped: the container gets a slot of a card";
+    assert_eq!(warnings[0], dropped);
+    assert!(
+        warnings[1].starts_with("wattlane: the pod shares a card"),
+        "{warnings:?}"
+    );
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+}
+
+/// By whatever vendor's name it was asked for.
+#[test]
+fn a_partition_is_not_shared() {
+    let mut objects = with_capacity();
+    objects.push(json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.amd.com"}, "spec": {}}));
+    objects.push(
+        json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "m"}, "spec": {
+        "driver": "gpu.amd.com", "nodeName": "n", "pool": {"name": "m", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "part-0", "attributes": {"type": {"string": "amdgpu-partition"},
+            "partitionProfile": {"string": "cpx_nps4"}}}]}}),
+    );
+    let snapshot = snapshot(&objects);
+    let policy = policy("{slots: 4, strategy: time-slicing, memoryPerSlot: 8Gi}");
+    for resource in ["amd.com/cpx_nps4", "nvidia.com/mig-1g.10gb"] {
+        let mut pod = pod("p", json!({"wattlane.dev/share": "a"}));
+        pod["spec"]["containers"][0]["resources"]["limits"] = json!({resource: "1"});
+        let Decision::Refuse(refused) = decide(&snapshot, &policy, &ask(&pod)) else {
+            panic!("{:?}", decide(&snapshot, &policy, &ask(&pod)))
+        };
+        assert!(
+            refused.message.contains("a partition is not shared"),
+            "{}",
+            refused.message
+        );
+    }
+}
+
 #[tokio::test]
 async fn one_claim_is_made_for_all_and_none_on_a_dry_run() {
     let cluster = Arc::new(Embedded::from_yaml("world", include_str!("world.yaml")).expect("the world"));

@@ -105,7 +105,7 @@ fn without_a_device_class_the_device_plugin_keeps_the_pod() {
         object: &pod,
     };
     let policy = world::policy();
-    let Decision::LeaveAlone { reason, warnings } = decide(&snapshot, &policy, &request) else {
+    let Decision::LeaveAlone { reason, warnings, .. } = decide(&snapshot, &policy, &request) else {
         panic!("treated");
     };
     assert_eq!(reason, Skip::NoDeviceClass);

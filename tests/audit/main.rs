@@ -434,6 +434,55 @@ fn a_gate_is_taken_off_where_admission_had_nothing_to_do() {
     );
 }
 
+/// Admission claims what resources of partitions name, so the audit knows such a pod for one that it missed.
+#[test]
+fn a_pod_that_asks_for_a_partition_is_told_as_one_that_asks_for_a_card() {
+    let mut world = World::new();
+    let gated = |resource: &str| {
+        let mut pod = plugin_pod("part", "ml", "");
+        pod["spec"]["containers"][0]["resources"]["limits"] = json!({resource: "1"});
+        pod["spec"]["schedulingGates"] = json!([{"name": "wattlane.dev/admission"}]);
+        pod
+    };
+    let ours = |resource: &str, world: &mut World| {
+        world.put(gated(resource));
+        let snapshot = world.snapshot();
+        let pod = snapshot.pods.get(&NamespacedName::new("ml", "part")).expect("kept");
+        let lifted = liftable(&snapshot, world.policy(), pod);
+        assert_eq!(world.found().is_empty(), lifted);
+        !lifted
+    };
+    let mig = "nvidia.com/mig-1g.10gb.me";
+    assert!(!ours(mig, &mut world), "no class to claim it from");
+    for class in ["mig.nvidia.com", "gpu.amd.com"] {
+        world.put(
+            json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": class}, "spec": {}}),
+        );
+    }
+    // Admission refuses what nobody has: it is not let past.
+    assert!(ours(mig, &mut world));
+    assert!(ours("amd.com/cpx_nps4", &mut world));
+    assert!(!ours("amd.com/cpx_nps9", &mut world), "no partition");
+    let plugin = |names: &[&str]| {
+        let amounts: serde_json::Map<String, serde_json::Value> =
+            names.iter().map(|n| ((*n).to_owned(), json!("1"))).collect();
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n3"}, "status": {"allocatable": amounts}})
+    };
+    world.put(plugin(&[mig, "amd.com/cpx_nps4"]));
+    assert!(!ours(mig, &mut world), "the plugin has it");
+    let mut cut = slice("n2", &["gpu-0", "mig-0"]);
+    cut["spec"]["devices"][1]["attributes"]["type"] = json!({"string": "mig"});
+    cut["spec"]["devices"][1]["attributes"]["profile"] = json!({"string": "1g.10gb+me"});
+    world.put(cut);
+    assert!(ours(mig, &mut world), "a driver has it, too");
+    assert!(
+        world.words().contains("never passed wattlane's webhook"),
+        "{}",
+        world.words()
+    );
+    assert!(!ours("amd.com/cpx_nps4", &mut world), "of another vendor");
+}
+
 #[test]
 fn a_budget_that_is_exceeded() {
     let mut world = World::new();

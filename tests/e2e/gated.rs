@@ -31,6 +31,9 @@ async fn a_pod_that_admission_never_saw_waits() {
     run(async |cluster: &mut Cluster| {
         let client = cluster.client();
         objects::mixed_node(cluster).await?;
+        let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "mig.nvidia.com"},
+            "spec": {"selectors": [{"cel": {"expression": "device.attributes['gpu.nvidia.com'].type == 'mig'"}}]}});
+        cluster.apply(&class, "").await?;
         let kustomization = &manifest("../gated/kustomization.yaml")?[0];
         for file in kustomization["resources"].as_array().context("no resources")? {
             let file = file.as_str().context("a resource that is no file name")?;
@@ -106,6 +109,10 @@ async fn a_pod_that_admission_never_saw_waits() {
             words.contains("waits behind the scheduling gate") && words.contains("delete it"),
             "{words}"
         );
+        // Admission would have refused it: no device is such a partition.
+        said(cluster, NAMESPACE, "init", "PodUntreated").await?;
+        let init = pods.get("init").await?;
+        ensure!(gates(&init) == [GATE], "{:?}", gates(&init));
         let missed = pods.get("missed").await?;
         ensure!(gates(&missed) == [GATE], "{:?}", gates(&missed));
         ensure!(missed.spec.and_then(|s| s.node_name).is_none(), "placed past the gate");

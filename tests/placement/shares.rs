@@ -122,6 +122,12 @@ fn nothing_is_shared_without_policy() {
         "{words}"
     );
     assert_eq!(world.check(&pod("a", 1), "n"), Ok(()), "it has its slot");
+    let state: Vec<_> = shares(world.ctx()).collect();
+    assert_eq!(
+        (state.len(), state[0].slots, state[0].users.len()),
+        (1, 0, 1),
+        "it is there"
+    );
     world.rules.allowed = rules(3, None);
     assert_eq!(world.check(&pod("b", 2), "n"), Ok(()));
 }

@@ -214,6 +214,31 @@ defaults:
     assert_eq!(said, want);
 }
 
+/// A resource of the operator's own that is claimed from the driver's class shares as well as any.
+#[test]
+fn a_slot_that_somebody_can_take_is_not_doubted() {
+    let mut cluster = cluster(&["NVIDIA L4"]);
+    let class = wattlane::model::DeviceClass {
+        name: "gpu.nvidia.com".into(),
+        selectors: vec![],
+        config: vec![],
+        extended_resource: None,
+        created: 0,
+        unsupported: None,
+    };
+    cluster.classes.insert("gpu.nvidia.com".into(), Arc::new(class));
+    let doubted = |resource: &str| {
+        let body = format!(
+            "namespaces: [{{match: {{}}, sharing: {{slots: 4, strategy: mps}}}}]\n\
+             defaults: {{deviceClasses: {{nvidia.com/gpu: none, {resource}: gpu.nvidia.com}}}}\n"
+        );
+        let said = warnings(&body, Some(&cluster));
+        said.iter().any(|w| w.starts_with("namespaces[0].sharing"))
+    };
+    assert!(!doubted("acme.io/gpu"));
+    assert!(doubted("amd.com/gpu"), "of another driver, whatever the class");
+}
+
 #[test]
 fn the_rules_for_namespaces_are_listed_with_whom_they_are_for() {
     let mut cluster = cluster(&[]);

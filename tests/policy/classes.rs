@@ -299,3 +299,21 @@ classes:
     );
     assert_eq!((found.watts, found.origin), (Some(600), Table));
 }
+
+/// As the limits that placement has from the same rules: the first rule that speaks of the namespace counts.
+#[test]
+fn slots_are_those_of_the_rule_of_the_namespace() {
+    let policy = "namespaces: [{match: {team: a}, sharing: {slots: 3, strategy: time-slicing}}, {match: {team: b}},\
+                  {match: {}, sharing: {slots: 2, strategy: time-slicing}}]";
+    let classifier = PolicyClassifier::new(Arc::new(read(policy).expect("valid")));
+    for (namespace, slots) in [
+        (Some(labels(&[("team", "a")])), 3),
+        (Some(labels(&[("team", "b")])), 0),
+        (Some(labels(&[])), 2),
+        (None, 0),
+    ] {
+        assert_eq!(classifier.slots(namespace.as_ref()), slots, "{namespace:?}");
+    }
+    let nobody = PolicyClassifier::new(Arc::new(Policy::default()));
+    assert_eq!(nobody.slots(Some(&labels(&[]))), 0);
+}

@@ -281,6 +281,15 @@ fn what_is_wrong_is_said_with_its_place() {
             "namespaces: [{match: {}, sharing: {slots: 4, strategy: mps, memoryPerSlot: -1Gi}}]",
             "namespaces[0].sharing.memoryPerSlot: must be a size",
         ),
+        // No pod could have it.
+        (
+            "namespaces: [{match: {}, sharing: {slots: 4, strategy: mps, memoryPerSlot: 500m}}]",
+            "namespaces[0].sharing.memoryPerSlot: must be a size above zero, a whole number of bytes",
+        ),
+        (
+            "namespaces: [{match: {}, sharing: {slots: 4, strategy: mps, memoryPerSlot: '0.5'}}]",
+            "namespaces[0].sharing.memoryPerSlot: must be a size above zero, a whole number of bytes",
+        ),
         (
             "namespaces: [{match: {}, allowedClasses: [a], sharing: {slots: 4, strategy: mps, class: b}}]",
             "namespaces[0].sharing.class: \"b\" is not in allowedClasses",

@@ -16,7 +16,10 @@ impl Host {
         self.note(|| format!("{act:?}"));
         match act {
             Act::Create(i) => {
-                let pod = self.scenario.pods[i].clone();
+                let mut pod = self.scenario.pods[i].clone();
+                let second = self.now / 1000;
+                pod["metadata"]["creationTimestamp"] =
+                    format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60).into();
                 let key = NamespacedName::new("team", format!("p{i}"));
                 if self.store.pod(&key).is_none() {
                     self.store.create(pod);

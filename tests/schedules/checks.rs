@@ -16,6 +16,7 @@ const MEMORY: u64 = 80 << 30;
 pub(crate) struct Checks {
     pub(crate) plants: Vec<Plant>,
     pub(crate) budget: Option<u64>,
+    pub(crate) slots: Option<u64>,
 }
 
 impl Checks {
@@ -51,6 +52,10 @@ impl Checks {
         let Some(allocation) = &claim.allocation else {
             return Ok(());
         };
+        let users = claim.reserved_for.len() as u64;
+        if let Some(slots) = self.slots.filter(|slots| claim.share().is_some() && users > *slots) {
+            return Err(format!("claim {key} has {slots} slots and {users} pods"));
+        }
         let count = now["spec"]["devices"]["requests"][0]["exactly"]["count"].as_u64();
         if count != Some(allocation.results.len() as u64) {
             return Err(format!(

@@ -171,6 +171,7 @@ impl Host {
             checks: Checks {
                 plants: scenario.plants.clone(),
                 budget: scenario.budget,
+                slots: scenario.slots,
             },
             judge: Judge::new(&scenario.policy),
             scenario,

@@ -158,6 +158,13 @@ fn content(snapshot: &Snapshot) -> BTreeMap<String, String> {
             format!("{} {:?} {} {}", pod.uid, pod.node_name, pod.deleting, pod.finished),
         );
     }
+    // Not the queue: whose turn passed is what each replica saw itself.
+    for (key, sharers) in snapshot.sharers.iter().filter(|(_, s)| !s.seats.is_empty()) {
+        all.insert(
+            format!("seats {key}"),
+            format!("{:?} {:?}", sharers.seats, sharers.coming),
+        );
+    }
     for domain in snapshot.power.domains() {
         all.insert(format!("power {}", domain.budget.value), format!("{:?}", domain.used));
     }

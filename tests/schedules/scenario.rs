@@ -100,6 +100,8 @@ pub(crate) struct Scenario {
     pub(crate) policy: String,
     /// Watts the domain `rack=a` may draw.
     pub(crate) budget: Option<u64>,
+    /// Pods at a time on a shared claim of ours (`wl-share-`); None: there is none.
+    pub(crate) slots: Option<u64>,
     pub(crate) odds: Odds,
     /// At which writes a replica is killed, or (true) hangs, with the write on its way.
     pub(crate) snaps: Vec<(u64, bool)>,
@@ -149,13 +151,25 @@ impl Scenario {
         if let Some(budget) = budget {
             let _ = writeln!(policy, "power: [{{label: rack, budget: {budget}W}}]");
         }
+        let mut slots = None;
         let most = if rng.percent(10) { 40 } else { 14 };
         let count = rng.range(3, most);
-        let shared = rng.percent(20);
-        if shared {
+        let mut shared = vec![];
+        if rng.percent(20) {
             objects.push(claim("common", "gpu", rng.range(1, 2)));
+            shared.push("common".to_owned());
         }
-        let pods = (0..count).map(|i| pod(&mut rng, i, shared, cards)).collect::<Vec<_>>();
+        if rng.percent(30) {
+            let (made_for, allowed) = (rng.range(2, 4), rng.range(2, 4));
+            let _ = writeln!(
+                policy,
+                "namespaces: [{{match: {{}}, sharing: {{slots: {allowed}, strategy: time-slicing}}}}]"
+            );
+            slots = Some(made_for.min(allowed));
+            shared.push(format!("wl-share-chat-x{made_for}-0123456789"));
+            objects.push(claim(&shared[shared.len() - 1], "gpu", 1));
+        }
+        let pods = (0..count).map(|i| pod(&mut rng, i, &shared, cards)).collect::<Vec<_>>();
         for (class, counts) in [("gpu", 1..=4), ("half", 1..=2), ("share", 1..=1)] {
             objects.extend(counts.map(|n| template(class, n)));
         }
@@ -177,6 +191,7 @@ impl Scenario {
             pods,
             policy,
             budget,
+            slots,
             odds: Odds::draw(&mut rng),
             snaps,
             hangs: vec![],
@@ -350,11 +365,12 @@ pub(crate) fn template(class: &str, count: u64) -> Value {
         "metadata": {"namespace": NS, "name": format!("{class}-{count}")}})
 }
 
-fn pod(rng: &mut Rng, i: u64, shared: bool, cards: u64) -> Value {
+fn pod(rng: &mut Rng, i: u64, shared: &[String], cards: u64) -> Value {
     let mut claims = vec![];
-    if shared && rng.percent(30) {
-        claims.push(json!({"name": "common", "resourceClaimName": "common"}));
-    } else {
+    for (n, name) in shared.iter().enumerate().filter(|_| rng.percent(30)) {
+        claims.push(json!({"name": format!("s{n}"), "resourceClaimName": name}));
+    }
+    if claims.is_empty() || rng.percent(10) {
         let templates = if rng.percent(15) { 2 } else { 1 };
         for t in 0..templates {
             let class = *rng.pick(&["gpu", "gpu", "gpu", "half", "share"]);

@@ -106,6 +106,7 @@ fn crowd(aim: Aim, rng: &mut Rng) -> Scenario {
             .collect(),
         policy: "apiVersion: wattlane.dev/v1alpha1\nkind: PlacementPolicy\n".to_owned(),
         budget: None,
+        slots: None,
         odds: Odds::default(),
         snaps: vec![],
         hangs: vec![],

@@ -88,6 +88,31 @@ async fn who_does_not_know_the_path_is_refused_before_the_body_is_read() {
     looks.abort();
 }
 
+/// What is no review, whatever its path, is answered at once and makes nobody look: only a look here ends a wait, and there is
+/// none.
+#[tokio::test]
+async fn what_is_no_review_has_nobody_look() {
+    let server = start(Limits::default()).await;
+    let paths = server.tls.paths().clone();
+    paths.only([Ending::of("token")]);
+    for http in BOTH {
+        let mut conn = server.peer().connect(http).await.expect("connects");
+        for path in ["", "/token", "/x"] {
+            let path = format!("{ADMISSION}{path}");
+            let answer = conn
+                .send(Method::GET, &path, crate::support::whole(""))
+                .await
+                .expect("answers");
+            assert_eq!(answer.status, 405, "{path}");
+        }
+    }
+    let wanted = futures::FutureExt::now_or_never(paths.wanted());
+    assert!(wanted.is_none(), "nobody is asked to look");
+    assert_eq!(server.peer().post(Http::Two, ADMISSION, REVIEW).await.status, 403);
+    let wanted = futures::FutureExt::now_or_never(paths.wanted());
+    assert!(wanted.is_some(), "a stranger's review has the keeper look");
+}
+
 /// `kubectl replace`, say: API servers ask by what stands there now, before the keeper's next look by the clock.
 #[tokio::test]
 async fn a_path_that_has_just_been_reset_loses_no_request() {
@@ -148,7 +173,12 @@ async fn a_stranger_has_no_template_made() {
         world.core.reader.load().templates.len()
     };
     assert_eq!(world.value("wattlane_admission_closed"), 1.0, "before the first look");
-    eventually("a token is there", || !store.asked().is_empty()).await;
+    // The path is published before the certificate of the same look is taken.
+    let taken = || world.value(r#"wattlane_tls_reloads_total{outcome="taken"}"#) >= 1.0;
+    eventually("a token and a certificate are there", || {
+        !store.asked().is_empty() && taken()
+    })
+    .await;
     let there = templates().await;
     let ask = async |path: &str| {
         let peer = Peer {

@@ -293,6 +293,55 @@ async fn a_bind_that_fails_takes_nothing_from_a_pod_that_an_earlier_one_bound() 
     }
 }
 
+/// The API says no, and then nothing more: whether an earlier bind had it bound cannot be found out, and whoever tries again is
+/// not kept out for the ten minutes that an unanswered write is worth.
+#[tokio::test(start_paused = true)]
+async fn a_refused_bind_ends_soon_where_the_pod_cannot_be_read() {
+    let setup = quick(&[
+        always(Step::Bind, Fault::Refused),
+        always(Step::ReadPod, Fault::UnknownBefore),
+    ]);
+    let pod = setup.add_pod("a");
+    sleep(Duration::from_secs(1)).await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(kind(&setup.bind(&pod, "n1").await), Some(BindFailure::Unfinished));
+    setup.binder.drained().await;
+    // And one pause between two looks.
+    let soon = Limits::default().forward + Duration::from_secs(6);
+    assert!(began.elapsed() < soon, "{:?}", began.elapsed());
+    assert_eq!(setup.world.state().devices().len(), 2, "they stay the pod's");
+    setup.world.heal();
+    assert_eq!(setup.bind(&pod, "n1").await, Ok(BindOutcome::Bound));
+    assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+}
+
+/// Another replica has bound the pod, on other devices than we would, and no watch of ours shows it: the API that says no to
+/// our writes is asked for the pod before it is placed again.
+#[tokio::test(start_paused = true)]
+async fn after_a_conflict_the_pod_is_read_anew() {
+    let lag = Duration::from_secs(60);
+    let setup = Setup::new(&[], lag, Duration::from_millis(5));
+    let pod = setup.add_pod("a");
+    sleep(lag + Duration::from_secs(1)).await;
+    {
+        let mut state = setup.world.state();
+        for (claim, device) in [("a-0", "gpu-1"), ("a-1", "gpu-0")] {
+            state.add_claim(Claim {
+                allocation: Some(Arc::new(allocation("n1", device))),
+                reserved_for: vec![consumer(&pod)],
+                ..new_claim(&claim.into())
+            });
+        }
+        state.add_pod(Pod {
+            node_name: "n1".into(),
+            ..pod.clone()
+        });
+    }
+    assert_eq!(setup.bind(&pod, "n1").await, Ok(BindOutcome::Already));
+    sleep(2 * lag).await;
+    assert_eq!(setup.wrong(&[pod], false), [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_without_claims_is_just_bound() {
     let setup = quick(&[]);

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::super::{Output, table};
-use crate::model::{Device, Effect, Name, Quantity};
+use crate::model::{Device, Name, Quantity};
 use crate::partition::Product;
 use crate::snapshot::{Pool, PoolHealth, PoolState, Snapshot};
 
@@ -25,9 +25,9 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let size = text.parse::<Quantity>().ok().and_then(Quantity::as_integer);
-        let size = size.filter(|n| *n > 0);
-        size.map(Self).ok_or_else(|| "write a size, like 14Gi".to_owned())
+        Quantity::size(text)
+            .map(Self)
+            .ok_or_else(|| "write a size, like 14Gi".to_owned())
     }
 }
 
@@ -242,8 +242,7 @@ fn add(state: &PoolState, needed: i128, found: &mut BTreeMap<Key, Counts>) {
         else {
             continue;
         };
-        let closed = |e| matches!(e, Effect::NoSchedule | Effect::NoExecute);
-        let open = !device.taints.iter().any(|t| closed(t.effect));
+        let open = !pool.summary().tainted.contains(i);
         let now = u32::from(open && state.is_whole(i));
         let mut whole = |profile: &str, memory: i128, most: u32, if_cut: bool, share: Option<Share>| {
             if memory >= needed {

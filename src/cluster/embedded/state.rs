@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::cluster::{Lease, LeaseWrite, WriteError, noted_lately};
+use crate::cluster::{Lease, LeaseWrite, WriteError, used_lately};
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
 use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Namespace, NamespacedName, Pod, PodClaimSource};
@@ -234,7 +234,7 @@ impl State {
                     }
                 )));
             }
-            if !noted_lately(found, wanted.last_used) {
+            if !used_lately(found.last_used, wanted.last_used) {
                 self.put_template(ClaimTemplate {
                     last_used: wanted.last_used,
                     ..found.clone()
