@@ -35,22 +35,22 @@ fn admitting() -> Served {
 }
 
 #[library_benchmark]
-#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(505_541))]
-#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(669_140))]
-#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(4_097_328))]
+#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(425_884))]
+#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(591_537))]
+#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(4_066_539))]
 fn filter(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.filter()), served)
 }
 
 #[library_benchmark]
-#[bench::all_of_500(args = (500), setup = prioritizing, config = within(847_457))]
-#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(7_034_709))]
+#[bench::all_of_500(args = (500), setup = prioritizing, config = within(745_414))]
+#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(6_753_602))]
 fn prioritize(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.prioritize()), served)
 }
 
 #[library_benchmark]
-#[bench::deployment(setup = admitting, config = within(425_892))]
+#[bench::deployment(setup = admitting, config = within(432_630))]
 fn admit(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.admit()), served)
 }
