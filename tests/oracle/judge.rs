@@ -40,7 +40,10 @@ pub(crate) fn judge(case: &Case, upstream: &Answer, ours: &Result<Vec<Value>, St
     }
     match (upstream.fits, ours) {
         (true, Ok(_)) | (false, Err(_)) => Verdict::Agree,
-        (true, Err(reason)) => Verdict::Disagree(format!("ours refuses, {reason}")),
+        (true, Err(reason)) => match known::refused(case) {
+            Some(name) => Verdict::Known(name),
+            None => Verdict::Disagree(format!("ours refuses, {reason}")),
+        },
         (false, Ok(_)) => match known::accepted(case, upstream) {
             Some(name) => Verdict::Known(name),
             None => {

@@ -49,6 +49,29 @@ pub(crate) fn invalid(case: &Case, violations: &[Violation]) -> Option<&'static 
     None
 }
 
+/// Upstream has a valid answer as far as the slices say, and wattlane refuses.
+pub(crate) fn refused(case: &Case) -> Option<&'static str> {
+    let world = World::of(case);
+    let cut: BTreeSet<String> = case
+        .list("slices")
+        .iter()
+        .filter(|slice| slice["spec"]["sharedCounters"].is_array())
+        .map(|slice| {
+            format!(
+                "{}/{}/",
+                text(&slice["spec"]["driver"]),
+                text(&slice["spec"]["pool"]["name"])
+            )
+        })
+        .collect();
+    let results = case.list("allocated").iter();
+    let mut results = results.flat_map(|claim| items(&claim["status"]["allocation"]["devices"]["results"]));
+    // A device is held that is not in its pool, whose cards can be cut: nobody can say what of them it takes, and the pool is
+    // closed until its claim goes. Upstream counts it as nothing.
+    let unseen = results.any(|r| !world.devices.contains_key(&id(r)) && cut.iter().any(|pool| id(r).starts_with(pool)));
+    unseen.then_some("held-and-never-seen")
+}
+
 /// A device is held in a certain way: (result of another claim, device).
 fn held(case: &Case, way: impl Fn(&Value, &Value) -> bool) -> bool {
     let world = World::of(case);
