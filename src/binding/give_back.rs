@@ -1,4 +1,4 @@
-//! Giving back devices that pin a pod to a node where it was never bound: claims of its own that were allocated for a
+//! Giving back devices that pin a pod to a node where it was never bound: claims that were allocated, or joined, for a
 //! bind which came to nothing. kube-scheduler's own plugin does the same after a filter that left no node.
 //!
 //! Done only while no Binding of the pod can be on its way: in the pod's turn, and not before the last one that was
@@ -23,9 +23,9 @@ const MOST: usize = 64;
 /// What became of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GiveBack {
-    /// The pod's claims are free again.
+    /// The pod has no part of its claims any more.
     Done,
-    /// Nothing was to be given back: the pod is bound or gone, or its claims are not its own any more.
+    /// Nothing was to be given back: the pod is bound or gone, or has no part of its claims.
     Kept,
     /// Too many at one time.
     Shed,
@@ -33,22 +33,18 @@ pub enum GiveBack {
     Failed,
 }
 
-/// Whether the pod, and nobody else, is kept to a node by an allocation of a claim made for it.
+/// Whether the pod is kept to a node by an allocation that it could give up its part of.
 pub fn is_pinned(snapshot: &Snapshot, pod: &Pod) -> bool {
     let claims = pod.claims.iter().filter_map(|c| c.claim_name());
     let mut found = claims.filter_map(|name| snapshot.claim(&pod.claim_key(name)));
     found.any(|claim| pins(claim, &pod.uid))
 }
 
-/// Claims that a person made stay as they are: their allocation may be an administrator's. Of a shared one of ours the pod
-/// gives its slot back, and the device where nobody else has one; so does one that waits for a claim nobody has.
+/// What the pod has a part of, and what waits for a pod that nobody is: whoever made the claim. The last to leave gives
+/// the devices back, as the claim controller does when such a pod is deleted; others keep what they have.
 fn pins(claim: &Claim, pod: &Name) -> bool {
-    let mut users = claim.reserved_for.iter();
-    let own = match claim.share() {
-        Some(_) => claim.reserved_for.is_empty() || users.any(|c| c.uid == *pod),
-        None => claim.owner_pod.as_ref() == Some(pod) && users.all(|c| c.uid == *pod),
-    };
-    claim.allocation.is_some() && !claim.deleting && own
+    let users = &claim.reserved_for;
+    claim.allocation.is_some() && !claim.deleting && (users.is_empty() || users.iter().any(|c| c.uid == *pod))
 }
 
 impl Binder {

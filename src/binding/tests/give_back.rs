@@ -68,7 +68,7 @@ async fn what_only_the_unbound_pod_holds_is_free_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_hold_or_made_stays() {
+async fn what_others_hold_stays() {
     let setup = setup(&[]);
     let change = |pod: &Pod, edit: &dyn Fn(&mut Claim)| {
         let mut state = setup.world.state();
@@ -79,12 +79,10 @@ async fn what_others_hold_or_made_stays() {
         }
     };
     let stranger = consumer(&new_pod("stranger", &[]));
-    let edits: [&dyn Fn(&mut Claim); 5] = [
-        &|c| c.reserved_for.push(stranger.clone()),
+    let edits: [&dyn Fn(&mut Claim); 3] = [
         &|c| c.reserved_for = vec![stranger.clone()],
-        &|c| c.owner_pod = None,
-        &|c| c.owner_pod = Some("stranger".into()),
         &|c| c.deleting = true,
+        &|c| c.allocation = None,
     ];
     for (i, edit) in edits.into_iter().enumerate() {
         let pod = pinned(&setup, &format!("p{i}")).await;
@@ -98,10 +96,27 @@ async fn what_others_hold_or_made_stays() {
             "edit {i}"
         );
     }
-    // Allocated for the pod and not reserved yet: its own.
-    let pod = pinned(&setup, "bare").await;
-    change(&pod, &|c| c.reserved_for.clear());
+    // Whoever made the claim, and where it is reserved for nobody yet.
+    let edits: [&dyn Fn(&mut Claim); 3] = [&|c| c.owner_pod = None, &|c| c.reserved_for.clear(), &|c| {
+        c.owner_pod = Some("stranger".into())
+    }];
+    for (i, edit) in edits.into_iter().enumerate() {
+        let pod = pinned(&setup, &format!("own{i}")).await;
+        change(&pod, edit);
+        assert_eq!(setup.give_back(&pod).await, Some(GiveBack::Done), "edit {i}");
+        let state = setup.world.state();
+        let left = keys(&pod).iter().any(|key| state.claims[key].allocation.is_some());
+        assert!(!left, "edit {i}");
+    }
+    // Of what others use, too, the pod's own part goes.
+    let pod = pinned(&setup, "joined").await;
+    change(&pod, &|c| c.reserved_for.push(stranger.clone()));
     assert_eq!(setup.give_back(&pod).await, Some(GiveBack::Done));
+    for key in keys(&pod) {
+        let claim = setup.world.state().claims[&key].clone();
+        assert_eq!(claim.reserved_for, [stranger.clone()]);
+        assert!(claim.allocation.is_some());
+    }
     // Bound, being deleted, gone.
     for (name, edit) in [("bound", 0), ("deleting", 1), ("gone", 2)] {
         let pod = pinned(&setup, name).await;
