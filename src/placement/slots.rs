@@ -116,11 +116,18 @@ impl<'a> Slots<'a> {
 
     /// Numbers cards and their devices: `alike` is what devices are told apart by, beside their card.
     pub(super) fn sort_cards<K: PartialEq>(&mut self, alike: impl Fn(usize) -> K) {
-        let mut devices: Vec<Vec<(usize, K)>> = self.cards.iter().map(|_| vec![]).collect();
+        // A cut, and which of the few things there are to see beside it.
+        let mut devices: Vec<Vec<(usize, usize)>> = self.cards.iter().map(|_| vec![]).collect();
+        let mut sights: Vec<K> = vec![];
         self.ranks = vec![0; self.of.len()];
         for (dev, of) in self.of.iter().enumerate() {
             let Some((card, cut)) = of else { continue };
-            let (of_card, sight) = (&mut devices[*card], (*cut, alike(dev)));
+            let seen = alike(dev);
+            let seen = sights.iter().position(|s| *s == seen).unwrap_or_else(|| {
+                sights.push(seen);
+                sights.len() - 1
+            });
+            let (of_card, sight) = (&mut devices[*card], (*cut, seen));
             self.ranks[dev] = of_card.iter().position(|d| *d == sight).unwrap_or(of_card.len());
             of_card.push(sight);
         }
