@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Index, Key, NodeIx, PoolKey};
 use crate::model::{Claim, Count, DeviceResult, Name, Pod, RequestKind, Room};
-use crate::snapshot::mix::{Ask, CARD, Mix};
+use crate::snapshot::mix::{Ask, CARD, Mix, thousandths};
 
 /// The mix is counted anew when so many pods came or went, and as many as a part of those it was counted from.
 const FEW: usize = 8;
@@ -32,7 +32,7 @@ impl Rooms {
 impl Index {
     /// The pod has become `now`. None: it is gone.
     pub(super) fn room_of_pod(&mut self, key: &Key, now: Option<&Pod>) {
-        let holds = now.filter(|p| p.runs());
+        let holds = now.filter(|p| p.holds());
         let old = self.rooms.pods.get(key);
         let same = match (old, holds) {
             (Some((node, room)), Some(pod)) => *node == pod.node_name && *room == pod.room,
@@ -56,7 +56,8 @@ impl Index {
             self.rooms.pods.insert(key.clone(), (pod.node_name.clone(), pod.room));
             self.settle_room(&pod.node_name);
         }
-        let devices = now.is_none_or(|p| !p.claims.is_empty());
+        let known = self.snapshot.pods.get(key).map(|old| &**old);
+        let devices = now.or(known).is_some_and(|p| !p.claims.is_empty());
         self.rooms.changes += usize::from(devices);
     }
 
@@ -158,8 +159,8 @@ impl Index {
         }
         let parts = found.device.capacity.iter().filter_map(|(name, capacity)| {
             let taken = result.consumed_capacity.iter().find(|(n, _)| n.name == name.name)?;
-            let (taken, all) = (taken.1.nanos(), capacity.value.nanos().max(1));
-            u16::try_from((taken.max(0).saturating_mul(i128::from(CARD)) + all - 1) / all).ok()
+            let (taken, all) = (taken.1.nanos(), capacity.value.nanos());
+            Some(CARD - thousandths(all.saturating_sub(taken), all))
         });
         Some(Some(parts.max().unwrap_or(CARD).clamp(1, CARD)))
     }

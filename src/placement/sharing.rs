@@ -3,10 +3,11 @@
 use super::Context;
 use super::demand::Demand;
 use super::search::Choice;
-use super::vacancy::{Part, Vacancy, left, thousandths};
+use super::vacancy::{Part, Vacancy, left};
 use super::view::{Dev, View};
 use crate::model::Quantity;
-use crate::snapshot::{NodeEntry, mix::CARD};
+use crate::snapshot::NodeEntry;
+use crate::snapshot::mix::{CARD, thousandths};
 
 /// Puts the candidates that are shares in the order of what is lost by them; where that is the same, or nothing is known of CPU or of what pods ask for,
 /// the fuller card first.

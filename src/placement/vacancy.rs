@@ -8,7 +8,7 @@ use super::Context;
 use super::demand::Demand;
 use super::offer::given;
 use crate::model::Room;
-use crate::snapshot::mix::{Ask, CARD, Mix, ROWS};
+use crate::snapshot::mix::{Ask, CARD, Mix, ROWS, thousandths};
 use crate::snapshot::{NodeEntry, NodeIx, PoolHealth, PoolState};
 
 /// More cards than that are not looked at, and such a node loses nothing.
@@ -206,10 +206,4 @@ pub(super) fn left(state: &PoolState, at: usize) -> u16 {
         .map(|((_, capacity), given)| thousandths(capacity.value.nanos() - given, capacity.value.nanos()))
         .min()
         .unwrap_or(0)
-}
-
-/// Of a card's capacity, in thousandths, rounded down.
-pub(super) fn thousandths(part: i128, of: i128) -> u16 {
-    let exact = part.max(0).saturating_mul(i128::from(CARD)) / of.max(1);
-    u16::try_from(exact).unwrap_or(CARD).min(CARD)
 }

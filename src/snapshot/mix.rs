@@ -14,6 +14,12 @@ const ROW: usize = 24;
 /// Of one row, so that a row is a few cache lines.
 const MOST_CARDS: u16 = 16;
 
+/// Of a card's capacity, in thousandths, rounded down.
+pub fn thousandths(part: i128, of: i128) -> u16 {
+    let exact = part.max(0).saturating_mul(i128::from(CARD)) / of.max(1);
+    u16::try_from(exact).unwrap_or(CARD).min(CARD)
+}
+
 /// What one pod asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ask {
