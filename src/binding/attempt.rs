@@ -94,7 +94,11 @@ impl<'a> Attempt<'a> {
                 return Ok(BindOutcome::Already);
             }
             self.bindable(&pod)?;
-            let turn = self.turn().await?;
+            // A pod without claims writes to none.
+            let turn = match pod.claims.is_empty() {
+                true => None,
+                false => Some(self.turn().await?),
+            };
             match self.round(&pod, turn).await? {
                 Round::Done(outcome) => return Ok(outcome),
                 Round::Again { error, behind } => {
@@ -164,13 +168,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn round(&self, pod: &Pod, turn: Turn) -> Result<Round, BindError> {
+    async fn round(&self, pod: &Pod, turn: Option<Turn>) -> Result<Round, BindError> {
         let snapshot = self.shared.reader.load();
         let seen = snapshot.as_seen_by(pod);
         let placed = match (self.shared.planner)(&seen, &self.shared.selectors, self.rules, pod, &self.request.node) {
             Ok(placed) => placed,
             // The cache may be a moment behind the scheduler's.
             Err(no) if matches!(no.reason, Reason::ClaimMissing | Reason::UnknownNode) => {
+                // Who waits writes nothing.
+                drop(turn);
                 self.news(snapshot.version).await;
                 return Ok(Round::again(no));
             }
@@ -179,12 +185,14 @@ impl<'a> Attempt<'a> {
         // Another pod's bind is giving the claim these devices: a moment later they are there to share, or free.
         if let Some(coming) = placed.iter().find(|p| p.existing && p.claim.allocation.is_none()) {
             let what = format!("ResourceClaim {} is being allocated for another pod", coming.claim.key);
+            drop(turn);
             self.news(snapshot.version).await;
             return Ok(Round::again(BindError::new(BindFailure::Conflict, what)));
         }
         let reserved = match self.reserve(pod, &placed).await {
             Ok(id) => id,
             Err(conflict) => {
+                drop(turn);
                 self.news(snapshot.version).await;
                 return Ok(Round::again(BindError::new(BindFailure::Conflict, conflict)));
             }
@@ -214,7 +222,7 @@ impl<'a> Attempt<'a> {
         pod: &Pod,
         placed: &[ClaimPlacement],
         reserved: Option<ReservationId>,
-        turn: Turn,
+        turn: Option<Turn>,
     ) -> Result<Round, BindError> {
         let writes = Writes {
             shared: self.shared,

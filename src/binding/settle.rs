@@ -56,7 +56,7 @@ pub(super) struct Writes<'a> {
 }
 
 impl Writes<'_> {
-    pub(super) async fn claim(&self, placed: &ClaimPlacement, turn: Turn) -> Claimed {
+    pub(super) async fn claim(&self, placed: &ClaimPlacement, turn: Option<Turn>) -> Claimed {
         if placed.existing {
             self.reserve(&placed.claim, placed.slots, turn).await
         } else {
@@ -64,8 +64,7 @@ impl Writes<'_> {
         }
     }
 
-    async fn allocate(&self, placed: &Claim, allocation: &Allocation, turn: Turn) -> Claimed {
-        let mut turn = Some(turn);
+    async fn allocate(&self, placed: &Claim, allocation: &Allocation, mut turn: Option<Turn>) -> Claimed {
         let mut claim = placed.clone();
         let mut conflicts = 0;
         let mut unanswered = None;
@@ -127,8 +126,7 @@ impl Writes<'_> {
 
     /// Adding the pod twice is the same as once, and a stray entry holds no device that is not held already: so an
     /// unanswered one is simply repeated.
-    async fn reserve(&self, claim: &Claim, slots: Option<usize>, turn: Turn) -> Claimed {
-        let mut turn = Some(turn);
+    async fn reserve(&self, claim: &Claim, slots: Option<usize>, mut turn: Option<Turn>) -> Claimed {
         let held = claim.reserved_for.iter().any(|c| c.uid == self.consumer.uid);
         let mut pause = Pause::new();
         loop {

@@ -348,6 +348,11 @@ async fn a_pod_without_claims_is_just_bound() {
     let pod = new_pod("plain", &[]);
     // Not in the cache: only the API has it.
     setup.world.state().pods.insert(pod.key.clone(), pod.clone());
+    // All who may write to claims do; it writes to none.
+    let mut writers = vec![];
+    for _ in 0..Limits::default().at_once {
+        writers.push(setup.binder.shared.turns.take(Instant::now()).await.expect("free"));
+    }
     assert_eq!(setup.bind(&pod, "n1").await, Ok(BindOutcome::Plain));
     assert_eq!(setup.node_of(&pod).as_deref(), Some("n1"));
 }
