@@ -21,7 +21,7 @@ mod wiring;
 
 pub use boards::{Boards, Draw};
 pub use cuts::{Card, Cuts};
-pub use fits::{Fit, SharedMemory};
+pub use fits::Fit;
 pub use hold::{Hold, HoldId, PoolHolds};
 pub use mask::MaskCache;
 pub use mix::Mix;

@@ -19,11 +19,8 @@ use crate::{server, watched};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[arg(long, default_value_t = 5000)]
-    nodes: usize,
-    /// Pods that are there all the time.
-    #[arg(long, default_value_t = 50_000)]
-    pods: usize,
+    #[command(flatten)]
+    population: Population,
     /// Events a second.
     #[arg(long, default_value_t = 1000)]
     rate: u32,
@@ -41,10 +38,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
     let folder = tempfile::tempdir()?;
     let (pki, kubeconfig) = (folder.path().join("pki"), folder.path().join("kubeconfig"));
     server::certificates(&pki).await?;
-    let population = Population {
-        nodes: args.nodes,
-        pods: args.pods,
-    };
+    let population = args.population;
     let api = ApiServer::start(population, args.rate)?;
     api.write_kubeconfig(&kubeconfig)?;
     let mut command = server::pinned(&std::env::current_exe()?, common.core());
@@ -72,7 +66,10 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
     for run in 0..common.runs {
         for (case, results) in cases.iter().zip(&mut results) {
             let mut connections = verbs::open(&server, &pki, *case).await?;
-            let (body, path) = (verbs::body(case.fit, args.nodes)?, format!("/extender/{}", case.verb));
+            let (body, path) = (
+                verbs::body(case.fit, population.nodes)?,
+                format!("/extender/{}", case.verb),
+            );
             let send = async |c: &mut Connection| Ok(c.post(&path, body.clone()).await?.len());
             // Who comes first changes.
             for churn in [run % 2 == 1, run % 2 == 0] {
@@ -88,7 +85,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
                 results[usize::from(churn)].push(measured);
                 // The answer is right in the middle of it, too.
                 let first = connections.first_mut().context("no connections")?;
-                verbs::check(*case, args.nodes, &first.post(&path, body.clone()).await?)?;
+                verbs::check(*case, population.nodes, &first.post(&path, body.clone()).await?)?;
             }
         }
     }
@@ -117,7 +114,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         };
         let ratios = json!({"p50": ratio(0.5), "p99": ratio(0.99)});
         for (events, results) in [0, args.rate].into_iter().zip(results) {
-            let mut named = case.json(args.nodes);
+            let mut named = case.json(population.nodes);
             named["eventsPerSecond"] = events.into();
             let (mut row, samples) = load::summary(named, results);
             if events > 0 {
@@ -133,7 +130,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         let series = Series::new(samples, Duration::ZERO, 0);
         json!({"events": series.len(), "p50Ms": series.quantile(0.5), "p99Ms": series.quantile(0.99), "p999Ms": series.quantile(0.999)})
     };
-    report["pods"] = args.pods.into();
+    report["pods"] = population.pods.into();
     report["eventToSnapshot"] = json!({"underRequests": spread(&published), "alone": spread(&quiet)});
     report["eventsPerSecondSent"] = median_and_range(rates);
     Ok(report)
@@ -151,14 +148,7 @@ pub(crate) fn table(report: &Value) -> String {
         out += &load::columns(row);
     }
     out += "\nunder events / alone, median of the pairs (range)\n";
-    let of = |v: &Value| {
-        format!(
-            "{} ({}-{})",
-            number(&v["median"]),
-            number(&v["lowest"]),
-            number(&v["highest"])
-        )
-    };
+    let of = load::spread;
     for row in rows(report).iter().filter(|r| !r["ratio"].is_null()) {
         let ([verb, fit, _], ratio) = (label(row), &row["ratio"]);
         out += &format!(

@@ -111,35 +111,12 @@ async fn closed_loop(
         anyhow::Ok((samples, bytes))
     });
     let (mut all, mut bytes) = (vec![], 0);
-    for done in all_at_once(work).await {
+    for done in futures::future::join_all(work).await {
         let (samples, size) = done?;
         all.extend(samples);
         bytes = size;
     }
     Ok(Series::new(all, begun.elapsed(), bytes))
-}
-
-/// Runs all at once on this thread (tokio's current-thread runtime: the client has one core).
-async fn all_at_once<F: Future>(work: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut pinned: Vec<_> = work.map(|f| (Box::pin(f), None)).collect();
-    std::future::poll_fn(|cx| {
-        let mut waiting = false;
-        for (future, output) in &mut pinned {
-            if output.is_none() {
-                match future.as_mut().poll(cx) {
-                    std::task::Poll::Ready(value) => *output = Some(value),
-                    std::task::Poll::Pending => waiting = true,
-                }
-            }
-        }
-        if waiting {
-            std::task::Poll::Pending
-        } else {
-            std::task::Poll::Ready(())
-        }
-    })
-    .await;
-    pinned.into_iter().filter_map(|(_, output)| output).collect()
 }
 
 /// Of several runs of a case the one with the median p50, as a row (what names the case is in `case`); and all of them with their samples.
@@ -189,6 +166,12 @@ pub(crate) fn columns(row: &Value) -> String {
 
 pub(crate) fn number(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"))
+}
+
+/// A median with its range.
+pub(crate) fn spread(value: &Value) -> String {
+    let [median, lowest, highest] = ["median", "lowest", "highest"].map(|key| number(&value[key]));
+    format!("{median} ({lowest}-{highest})")
 }
 
 /// A cell of text without quotes.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::apiserver::ApiServer;
 use crate::client::Protocol;
 use crate::fixture::Fit;
-use crate::load::{number, rows, text};
+use crate::load::{self, rows, text};
 use crate::population::{KINDS, Population};
 use crate::server::{self, Cluster};
 use crate::stats::median_and_range;
@@ -19,10 +19,8 @@ use crate::verbs::{self, Case};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[arg(long, default_value_t = 5000)]
-    nodes: usize,
-    #[arg(long, default_value_t = 50_000)]
-    pods: usize,
+    #[command(flatten)]
+    population: Population,
     /// Starts from each; the median is reported, with the range.
     #[arg(long, default_value_t = 3)]
     runs: usize,
@@ -63,10 +61,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         folder.path().join("kubeconfig"),
     );
     server::certificates(&pki).await?;
-    let population = Population {
-        nodes: args.nodes,
-        pods: args.pods,
-    };
+    let population = args.population;
     let bytes = write(population, &files)?;
     let api = ApiServer::start(population, 0)?;
     api.write_kubeconfig(&kubeconfig)?;
@@ -76,7 +71,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         connections: 1,
         protocol: Protocol::Http2,
     };
-    let body = verbs::body(case.fit, args.nodes)?;
+    let body = verbs::body(case.fit, population.nodes)?;
     let mut table = vec![];
     for (name, cluster) in [
         ("files", Cluster::Files(&files)),
@@ -90,7 +85,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
             let answer = connection.post("/extender/filter", body.clone()).await?;
             answered.push(server.begun.elapsed().as_secs_f64());
             ran.push(server.cpu()?.as_secs_f64());
-            verbs::check(case, args.nodes, &answer)?;
+            verbs::check(case, population.nodes, &answer)?;
             ready.push(server.ready_after.as_secs_f64());
             // What a start leaves behind is given back; what requests take is there.
             for _ in 0..50 {
@@ -107,8 +102,8 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
             "highestMiB": median_and_range(highest)}));
     }
     Ok(
-        json!({"scenario": "memory", "nodes": args.nodes, "gpus": population.nodes * crate::fixture::GPUS,
-        "pods": args.pods, "claims": population.count("resourceclaims"), "fileBytes": bytes, "pinned": core.is_some(),
+        json!({"scenario": "memory", "nodes": population.nodes, "gpus": population.nodes * crate::fixture::GPUS,
+        "pods": population.pods, "claims": population.count("resourceclaims"), "fileBytes": bytes, "pinned": core.is_some(),
         "runs": args.runs, "rows": table}),
     )
 }
@@ -129,14 +124,7 @@ pub(crate) fn table(report: &Value) -> String {
         "resident MiB",
         "highest MiB"
     );
-    let of = |v: &Value| {
-        format!(
-            "{} ({}-{})",
-            number(&v["median"]),
-            number(&v["lowest"]),
-            number(&v["highest"])
-        )
-    };
+    let of = load::spread;
     for row in rows(report) {
         out += &format!(
             "{:<12}{:>24}{:>24}{:>24}{:>28}{:>28}\n",

@@ -6,9 +6,12 @@ use serde_json::{Value, json};
 
 use crate::fixture::{self, node_name};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Population {
+    #[arg(long, default_value_t = 5000)]
     pub(crate) nodes: usize,
+    /// Pods that are there all the time.
+    #[arg(long, default_value_t = 50_000)]
     pub(crate) pods: usize,
 }
 

@@ -105,17 +105,17 @@ impl Admitter {
         let (snapshot, decision) = self.decide_patiently(request).await;
         let (needed, shared) = match &decision {
             Decision::Patch { templates, shared, .. } | Decision::LeaveAlone { templates, shared, .. } if !dry_run => {
-                (templates.clone(), shared.clone())
+                (&templates[..], &shared[..])
             }
-            _ => (vec![], vec![]),
+            _ => (&[][..], &[][..]),
         };
         for template in needed {
-            if let Err(refused) = self.ensure(&snapshot, request.namespace, &template).await {
+            if let Err(refused) = self.ensure(&snapshot, request.namespace, template).await {
                 return Decision::Refuse(refused);
             }
         }
         for shared in shared {
-            if let Err(refused) = self.ensure_shared(&snapshot, request.namespace, &shared).await {
+            if let Err(refused) = self.ensure_shared(&snapshot, request.namespace, shared).await {
                 return Decision::Refuse(refused);
             }
         }

@@ -20,23 +20,16 @@ pub(super) fn agree(offers: &Offers<'_>, asks: &[Ask]) -> Result<(), Refused> {
         let Some(offer) = ask.device_class.as_ref().and_then(|class| offers.of(&ask.cards, class)) else {
             continue;
         };
-        // A wish for memory is served by devices of any mode.
-        let of_profile = |label: &&Name| offer.has(label);
-        match ask.parts.as_ref().map(|parts| &parts.label) {
-            _ if node_mode(&offer.driver).is_none() => {}
-            None => {
-                by_driver
-                    .entry(offer.driver.clone())
-                    .or_default()
-                    .insert(None, &ask.resource);
-            }
-            Some(label) => {
-                if let Some(profile) = Some(label).filter(of_profile) {
-                    let wanted = by_driver.entry(offer.driver.clone()).or_default();
-                    wanted.insert(Some(profile), &ask.resource);
-                }
-            }
+        if node_mode(&offer.driver).is_none() {
+            continue;
         }
+        let wanted = match ask.parts.as_ref().map(|parts| &parts.label) {
+            // A wish for memory is served by devices of any mode.
+            Some(label) if !offer.has(label) => continue,
+            label => label,
+        };
+        let of = by_driver.entry(offer.driver.clone()).or_default();
+        of.insert(wanted, &ask.resource);
     }
     for (driver, wanted) in by_driver.iter().filter(|(_, wanted)| wanted.len() > 1) {
         let pools = offers.snapshot.pools.iter().flatten().map(|state| &*state.pool);

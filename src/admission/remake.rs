@@ -42,16 +42,21 @@ pub fn missing(snapshot: &Snapshot, policy: &Policy) -> BTreeMap<NamespacedName,
     let mut missing = BTreeMap::new();
     let waits = |pod: &Pod| pod.awaits_node(&pod.uid) && pod.annotation(SHARE).is_some();
     for (_, pod) in snapshot.pods.iter().filter(|(_, pod)| waits(pod)) {
-        let namespace = &pod.key.namespace;
+        let open = snapshot
+            .namespaces
+            .get(&pod.key.namespace)
+            .filter(|n| n.enabled() && !n.deleting);
+        let Some(sharing) = open.and_then(|n| policy.namespace_rule(&n.labels)?.sharing.as_ref()) else {
+            continue;
+        };
         for entry in &pod.claims {
-            let (key, named) = match &entry.source {
-                PodClaimSource::Claim(name) => (pod.claim_key(name), Named::Claim(name)),
+            let (name, named) = match &entry.source {
+                PodClaimSource::Claim(name) => (name, Named::Claim(name)),
                 // Its claim is there already, or is made as soon as the template is.
-                PodClaimSource::Template(name) if entry.generated.is_none() => {
-                    (pod.claim_key(name), Named::Template(name))
-                }
+                PodClaimSource::Template(name) if entry.generated.is_none() => (name, Named::Template(name)),
                 _ => continue,
             };
+            let key = pod.claim_key(name);
             let there = match named {
                 Named::Claim(_) => snapshot.claims.contains_key(&key),
                 Named::Template(_) => snapshot.templates.contains_key(&key),
@@ -59,12 +64,7 @@ pub fn missing(snapshot: &Snapshot, policy: &Policy) -> BTreeMap<NamespacedName,
             if there || missing.len() >= MOST || missing.contains_key(&key) {
                 continue;
             }
-            let open = snapshot
-                .namespaces
-                .get(namespace)
-                .filter(|n| n.enabled() && !n.deleting);
-            let sharing = open.and_then(|n| policy.namespace_rule(&n.labels)?.sharing.as_ref());
-            if let Some(shared) = sharing.and_then(|sharing| share::again(snapshot, sharing, named)) {
+            if let Some(shared) = share::again(snapshot, sharing, named) {
                 missing.insert(key, shared);
             }
         }

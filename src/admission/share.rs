@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::ask::Ask;
+use super::ask::{Ask, MOST_ASKS};
 use super::plan::{self, Plan};
 use super::pod::Pod;
 use super::refuse::{Refused, shown};
@@ -306,9 +306,8 @@ fn names_ours(pod: Pod<'_>, share: &str) -> bool {
 
 /// What the pod names of ours already, as today's policy would make it again: it may be gone.
 pub(super) fn named(snapshot: &Snapshot, sharing: Option<&Sharing>, pod: &Value) -> Vec<Shared> {
-    const MOST: usize = 128;
     let Some(sharing) = sharing else { return vec![] };
-    let entries = Pod(pod).spec_list("resourceClaims").iter().take(MOST);
+    let entries = Pod(pod).spec_list("resourceClaims").iter().take(MOST_ASKS);
     let named = |entry: &'_ Value| match entry["resourceClaimName"].as_str() {
         Some(claim) => again(snapshot, sharing, Named::Claim(claim)),
         None => again(
@@ -330,7 +329,7 @@ pub(super) enum Named<'a> {
 /// What has the name, as today's policy makes it. None: it is none of ours, or of another policy.
 pub(super) fn again(snapshot: &Snapshot, sharing: &Sharing, named: Named<'_>) -> Option<Shared> {
     let classes = snapshot.classes.iter().map(|(class, _)| class.clone());
-    let made: Vec<Shared> = match named {
+    match named {
         Named::Claim(name) => {
             let share = Share::of_name(name)?;
             let parameters: Name = sharing.parameters().to_string().into();
@@ -341,7 +340,7 @@ pub(super) fn again(snapshot: &Snapshot, sharing: &Sharing, named: Named<'_>) ->
                 parameters: parameters.clone(),
                 selector: large_enough(sharing),
             };
-            classes.map(of).collect()
+            classes.map(of).find(|made| *made.name() == *name)
         }
         Named::Template(name) => {
             let bytes = bytes_in(name)?;
@@ -349,11 +348,9 @@ pub(super) fn again(snapshot: &Snapshot, sharing: &Sharing, named: Named<'_>) ->
                 let cards = Cards::of(snapshot, "", &device_class, sharing.class.as_deref());
                 cards.capacity(&device_class, bytes)
             };
-            classes.filter_map(of).collect()
+            classes.filter_map(of).find(|made| *made.name() == *name)
         }
-    };
-    let (Named::Claim(name) | Named::Template(name)) = named;
-    made.into_iter().find(|s| *s.name() == *name)
+    }
 }
 
 /// The class that the pod is to have: that of the policy, where it shares devices of one only.

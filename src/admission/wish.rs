@@ -122,7 +122,7 @@ pub(super) fn warnings(policy: &Policy, pod: Pod<'_>, asks: &[Ask], slot: bool) 
             ));
         }
     }
-    if pod.annotation(SHARE).is_some_and(|name| name != "false") && asks.is_empty() && !claims {
+    if super::share::wish(pod).is_some() && asks.is_empty() && !claims {
         say(format!(
             "wattlane: {SHARE} is for the one card that a pod asks for (nvidia.com/gpu: 1), and the pod asks for none"
         ));

@@ -28,7 +28,7 @@ use crate::publish::{self, Fits, IndexHandle, Poke, Reader};
 use crate::selector::Selectors;
 use crate::server::Turns;
 use crate::server::handlers::Handlers;
-use crate::snapshot::{NodeEntry, Pool, SharedMemory};
+use crate::snapshot::{NodeEntry, Pool};
 
 pub use logging::{LogArgs, LogFormat};
 pub use net::{App, Kept, Net, TlsFiles, serve};
@@ -128,11 +128,11 @@ impl Core {
                 };
                 metrics.partitions(snapshot.nodes().flat_map(|(_, node)| of(node)).collect());
                 let shared = |node: &NodeEntry| {
-                    let of_pool = |(pool, memory): (&Pool, SharedMemory)| {
+                    let of_pool = |(pool, left): (&Pool, i128)| {
                         (
                             node.node.name.to_string(),
                             format!("{}/{}", pool.driver, pool.name),
-                            memory.left,
+                            left,
                         )
                     };
                     snapshot.shared_memory(node).map(of_pool).collect::<Vec<_>>()

@@ -141,10 +141,7 @@ fn modes_mixed(claims: &[&Claim], pools: &Pools<'_>, findings: &mut Vec<Finding>
     let mut held: BTreeMap<(&Name, &Name), BTreeMap<&Name, Vec<&Claim>>> = BTreeMap::new();
     for claim in claims {
         for DeviceResult { id, .. } in results(claim) {
-            let device = pools.get(&(&id.driver, &id.pool)).and_then(|state| {
-                let at = *state.pool.by_name.get(&id.device)?;
-                state.pool.devices.get(at as usize)
-            });
+            let device = published(pools, id).and_then(|(state, at)| state.pool.devices.get(at as usize));
             if let Some(mode) = device.and_then(|d| d.device.node_mode(&id.driver)) {
                 let of = held.entry((&id.driver, &id.pool)).or_default().entry(mode).or_default();
                 if of.last().is_none_or(|last| last.key != claim.key) {

@@ -136,8 +136,8 @@ impl Pod {
             || self.gated
     }
 
-    /// Whether CPU and memory of a node are its.
-    pub fn runs(&self) -> bool {
-        !self.node_name.is_empty() && !self.finished
+    /// Whether the index takes anything from it: of most pods only what they take of a node's CPU and memory.
+    pub fn counts(&self) -> bool {
+        self.matters() || self.holds()
     }
 }

@@ -275,7 +275,7 @@ fn sharing(doubts: &mut Doubts, policy: &Policy, census: &Census, snapshot: Opti
             );
         }
         let shareable =
-            pools().any(|pool| &*pool.driver == SHARING_DRIVER || pool.devices.iter().any(|d| d.device.allow_multiple));
+            pools().any(|pool| &*pool.driver == SHARING_DRIVER || pool.devices.iter().any(|d| d.device.is_shared()));
         // As admission asks it.
         let claimed = |(resource, class): (&Name, &Name)| {
             let class = snapshot.class_for(resource, Some(class));

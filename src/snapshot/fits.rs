@@ -26,39 +26,37 @@ impl Snapshot {
     }
 }
 
-/// Memory of the cards of a pool that are given in shares, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedMemory {
-    pub left: i128,
-    pub all: i128,
-}
-
 impl Snapshot {
-    /// What is left on the cards with consumable capacity that the node sees, by pool; pools without any are not in it.
-    pub fn shared_memory<'a>(&'a self, node: &'a NodeEntry) -> impl Iterator<Item = (&'a Pool, SharedMemory)> {
+    /// Memory left on the cards with consumable capacity that the node sees, in bytes, by pool; pools without any are not in
+    /// it.
+    pub fn shared_memory<'a>(&'a self, node: &'a NodeEntry) -> impl Iterator<Item = (&'a Pool, i128)> {
         self.pools_of(node).filter_map(|(state, visible)| {
             let (pool, summary) = (&*state.pool, state.pool.summary());
             let open = *visible.health(pool) == PoolHealth::Complete;
-            let mut sum: Option<SharedMemory> = None;
+            let mut sum: Option<i128> = None;
             for i in summary.parts.iter().filter(|i| visible.sees(*i)) {
                 let device = &pool.devices[i].device;
                 let Some(all) = device.memory().filter(|_| device.is_shared()) else {
                     continue;
                 };
-                let given = u32::try_from(i)
-                    .ok()
-                    .and_then(|i| state.shared.get(&i))
-                    .into_iter()
-                    .flatten();
-                let memory = given.filter(|(name, _)| &*name.name == "memory");
-                let given: i128 = memory.map(|(_, given)| given.nanos()).sum();
                 let free = open && !state.taken.contains(i) && !summary.tainted.contains(i);
-                let sum = sum.get_or_insert_default();
-                sum.all += all.nanos() / NANO;
-                sum.left += if free { (all.nanos() - given).max(0) / NANO } else { 0 };
+                *sum.get_or_insert_default() += if free {
+                    (all.nanos() - state.memory_given(i)).max(0) / NANO
+                } else {
+                    0
+                };
             }
             Some((pool, sum?))
         })
+    }
+}
+
+impl PoolState {
+    /// Memory that is given of a shared device, in nano-bytes.
+    pub fn memory_given(&self, at: usize) -> i128 {
+        let given = u32::try_from(at).ok().and_then(|at| self.shared.get(&at));
+        let memory = given.into_iter().flatten().filter(|(name, _)| &*name.name == "memory");
+        memory.map(|(_, given)| given.nanos()).sum()
     }
 }
 

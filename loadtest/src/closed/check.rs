@@ -80,15 +80,9 @@ mod tests {
     }
 
     fn found(claims: Value) -> Found {
-        let pods = serde_json::from_value(json!([pod("a", "n1"), pod("b", "n2")])).expect("pods");
-        judge(
-            pods_of(&pods),
-            &serde_json::from_value::<Vec<_>>(claims).expect("claims"),
-        )
-    }
-
-    fn pods_of(pods: &Vec<k8s_openapi::api::core::v1::Pod>) -> &[k8s_openapi::api::core::v1::Pod] {
-        pods
+        let pods: Vec<_> = serde_json::from_value(json!([pod("a", "n1"), pod("b", "n2")])).expect("pods");
+        let claims: Vec<_> = serde_json::from_value(claims).expect("claims");
+        judge(&pods, &claims)
     }
 
     #[test]

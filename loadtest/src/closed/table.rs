@@ -1,9 +1,12 @@
 //! The report as a table: a line a run, medians and ratios below.
 
 use serde_json::Value;
+use wattlane::cluster::Call;
+
+use crate::load::text;
 
 pub(crate) fn table(report: &Value) -> String {
-    let rows = report["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows = crate::load::rows(report);
     let mut out = format!(
         "{} nodes of 8 cards, {} pods of 2, extender over TLS {}\n{:<16}{:>9}{:>9}{:>10}{:>10}{:>8}  {:<34}processor ms a pod\n",
         report["nodes"],
@@ -82,7 +85,7 @@ fn where_the_time_goes(rows: &[Value]) -> String {
     let mut out = String::new();
     for (group, names) in [
         ("verbs", &["filter", "prioritize", "bind"][..]),
-        ("calls", &["read", "claim", "status", "binding", "other"]),
+        ("calls", &Call::ALL.map(Call::as_str)),
     ] {
         for name in names {
             let of = |key: &str| ours.iter().map(|w| number(&w[group][name][key])).collect::<Vec<_>>();
@@ -130,8 +133,4 @@ fn counts(value: &Value) -> String {
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -130,18 +130,10 @@ impl Report {
         let margin = margin.of(size);
         let needed = i128::from(size.0) + i128::from(margin);
         let mut found: BTreeMap<Key, Counts> = BTreeMap::new();
-        let seen = open(snapshot);
-        for (ix, state) in snapshot.pools.iter().enumerate() {
+        for (state, seen) in snapshot.pools.iter().zip(open(snapshot)) {
             if let Some(state) = state.as_ref().filter(|s| s.pool.health == PoolHealth::Complete) {
-                add(
-                    state,
-                    needed,
-                    |i| {
-                        seen.get(ix)
-                            .is_none_or(|seen| seen.as_ref().is_none_or(|s| s.contains(i)))
-                    },
-                    &mut found,
-                );
+                let open = |i| seen.as_ref().is_none_or(|s| s.contains(i));
+                add(state, needed, open, &mut found);
             }
         }
         Self {
@@ -219,7 +211,7 @@ fn row((key, counts): (Key, Counts)) -> Row {
 }
 
 /// To a hundredth: nobody plans with less.
-fn gib(bytes: i128) -> f64 {
+pub(super) fn gib(bytes: i128) -> f64 {
     (bytes as f64 / GIB * 100.0).round() / 100.0
 }
 
@@ -274,7 +266,10 @@ fn add(state: &PoolState, needed: i128, open: impl Fn(usize) -> bool, found: &mu
             let untainted = !pool.summary().tainted.contains(i);
             let times = |given: i128| u32::try_from((memory - given) / needed.max(1)).unwrap_or(0);
             let of = |sees: bool, given| if sees && untainted { times(given) } else { 0 };
-            let now = of(open(i) && !state.taken.contains(i), given(state, i));
+            let now = of(
+                open(i) && !state.taken.contains(i),
+                state.memory_given(i) / 1_000_000_000,
+            );
             let key = Key {
                 product: product(device),
                 memory,
@@ -327,13 +322,6 @@ fn add(state: &PoolState, needed: i128, open: impl Fn(usize) -> bool, found: &mu
         counts.cards += u32::from(empty > 0);
         counts.most = counts.most.max(empty);
     }
-}
-
-/// Memory that is given of a shared device, in bytes.
-fn given(state: &PoolState, at: usize) -> i128 {
-    let given = u32::try_from(at).ok().and_then(|at| state.shared.get(&at));
-    let memory = given.into_iter().flatten().filter(|(name, _)| &*name.name == "memory");
-    memory.map(|(_, q)| bytes(*q)).sum()
 }
 
 fn bytes(q: Quantity) -> i128 {

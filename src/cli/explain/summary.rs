@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::super::{Output, table};
+use super::fit::gib;
 use crate::model::Name;
 use crate::snapshot::Snapshot;
-
-const GIB: f64 = (1_u64 << 30) as f64;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,7 +40,7 @@ impl Report {
         };
         for (_, entry) in snapshot.nodes() {
             let fits: BTreeMap<Name, u32> = snapshot.fits(entry);
-            let shared = snapshot.shared_memory(entry).map(|(_, memory)| memory.left);
+            let shared = snapshot.shared_memory(entry).map(|(_, left)| left);
             let shared = shared.reduce(|sum, left| sum + left);
             if fits.is_empty() && shared.is_none() {
                 report.without_partitions += 1;
@@ -53,7 +52,7 @@ impl Report {
             }
             report.nodes.push(Node {
                 node: entry.node.name.to_string(),
-                shared_memory_left_gi_b: shared.map(|bytes| (bytes as f64 / GIB * 100.0).round() / 100.0),
+                shared_memory_left_gi_b: shared.map(gib),
                 profiles: fits.into_iter().map(|(p, n)| (p.to_string(), n)).collect(),
             });
         }

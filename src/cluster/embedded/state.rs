@@ -70,7 +70,7 @@ impl State {
         let objects = |kind| match kind {
             Kind::Pod => {
                 let pods = self.pods.values().filter_map(StoredPod::pod);
-                pods.filter(|p| p.matters() || p.runs()).map(Object::Pod).collect()
+                pods.filter(Pod::counts).map(Object::Pod).collect()
             }
             Kind::Claim => self.claims.values().cloned().map(Object::Claim).collect(),
             Kind::Template => self.templates.values().cloned().map(Object::Template).collect(),

@@ -34,7 +34,7 @@ impl Feed {
                 let object = self.read(raw);
                 let unreadable = unreadable(&object);
                 // A list without a pod takes out what was known of it, as the pod itself would.
-                if !matches!(&object, Object::Pod(pod) if !pod.matters() && !pod.runs()) {
+                if !matches!(&object, Object::Pod(pod) if !pod.counts()) {
                     self.pending.get_or_insert_default().push(object);
                 }
                 Outcome {
