@@ -16,6 +16,7 @@ mod power;
 mod same;
 mod shard;
 mod sharers;
+mod slots;
 mod usage;
 mod wiring;
 
@@ -31,6 +32,7 @@ pub use power::{Domain, DomainIx, Power, Use};
 pub use same::{ByCard, Drawn, Shadow, Shadows};
 pub use shard::{Mark, ShardMap};
 pub use sharers::{Seat, Sharers, Users, Waiting};
+pub use slots::Slots;
 pub use usage::DeviceUse;
 pub use wiring::Wiring;
 
@@ -59,10 +61,10 @@ pub struct Snapshot {
     /// Grows by one with every publication that changed something.
     pub version: u64,
     /// None: a free position.
-    pub nodes: Arc<Vec<Option<Arc<NodeEntry>>>>,
+    pub nodes: Slots<Arc<NodeEntry>>,
     pub node_index: ShardMap<Name, NodeIx>,
     /// None: a free position.
-    pub pools: Arc<Vec<Option<Arc<PoolState>>>>,
+    pub pools: Slots<Arc<PoolState>>,
     pub claims: ShardMap<NamespacedName, Arc<Claim>>,
     /// Pods with claims, GPU extended resources or our annotations; others are not kept.
     pub pods: ShardMap<NamespacedName, Arc<Pod>>,
@@ -75,7 +77,7 @@ pub struct Snapshot {
     pub runtime_classes: ShardMap<Name, ()>,
     pub power: Power,
     /// By position of the node, the CPU and memory that no pod on it asks for; None: it does not say what it has.
-    pub rooms: Arc<Vec<Option<Room>>>,
+    pub rooms: Slots<Room>,
     /// What pods ask for.
     pub mix: Arc<Mix>,
     /// Devices kept for pods that are being placed, by each claim they are for.
@@ -93,7 +95,7 @@ impl Snapshot {
     }
 
     pub fn node(&self, ix: NodeIx) -> Option<&Arc<NodeEntry>> {
-        self.nodes.get(ix.0 as usize)?.as_ref()
+        self.nodes.get(ix.0)
     }
 
     pub fn node_named(&self, name: &str) -> Option<&Arc<NodeEntry>> {
@@ -105,11 +107,11 @@ impl Snapshot {
         self.nodes
             .iter()
             .enumerate()
-            .filter_map(|(i, n)| Some((NodeIx(u32::try_from(i).ok()?), n.as_ref()?)))
+            .filter_map(|(i, n)| Some((NodeIx(u32::try_from(i).ok()?), n?)))
     }
 
     pub fn pool(&self, ix: PoolIx) -> Option<&Arc<PoolState>> {
-        self.pools.get(ix.0 as usize)?.as_ref()
+        self.pools.get(ix.0)
     }
 
     /// The DeviceClass that serves an extended resource: the one of its implicit name, else the newest that names the

@@ -20,7 +20,7 @@ use crate::cluster::Cluster;
 use crate::cluster::embedded::Embedded;
 use crate::model::{DEFAULT_SCHEDULER, DeviceId, Name, Pod};
 use crate::placement::{self, Context, Demand};
-use crate::snapshot::{PoolState, Snapshot};
+use crate::snapshot::{PoolState, Slots, Snapshot};
 
 /// The story of the mixed node, run when no files are given.
 const SCENARIO: &str = include_str!("scenario.yaml");
@@ -73,7 +73,7 @@ struct Walk {
     core: Core,
     client: Client,
     /// What would be taken had list order placed every pod of this run so far.
-    listed: Arc<Vec<Option<Arc<PoolState>>>>,
+    listed: Slots<Arc<PoolState>>,
 }
 
 impl Walk {
@@ -303,14 +303,18 @@ impl Walk {
 }
 
 /// Marks the devices as given whole.
-fn take(pools: &mut Arc<Vec<Option<Arc<PoolState>>>>, devices: &[DeviceId]) {
-    for state in Arc::make_mut(pools).iter_mut().flatten() {
-        let pool = state.pool.clone();
-        let here = devices
-            .iter()
-            .filter(|id| id.driver == pool.driver && id.pool == pool.name);
-        for at in here.filter_map(|id| pool.by_name.get(&id.device)) {
-            Arc::make_mut(state).taken.insert(*at as usize);
+fn take(pools: &mut Slots<Arc<PoolState>>, devices: &[DeviceId]) {
+    for (ix, state) in (0..).zip(pools.clone().iter()) {
+        let Some(state) = state else { continue };
+        let pool = &state.pool;
+        let of_it = |id: &&DeviceId| id.driver == pool.driver && id.pool == pool.name;
+        let here: Vec<&DeviceId> = devices.iter().filter(of_it).collect();
+        if !here.is_empty() {
+            let mut state = PoolState::clone(state);
+            for at in here.into_iter().filter_map(|id| pool.by_name.get(&id.device)) {
+                state.taken.insert(*at as usize);
+            }
+            pools.put(ix, Some(Arc::new(state)));
         }
     }
 }

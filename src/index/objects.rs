@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use super::ledger::Holder;
-use super::{Change, Index, Key, Kind, NodeIx, Object, PoolIx, PoolKey, pools, settle};
+use super::{Change, Index, Key, Kind, NodeIx, Object, PoolIx, PoolKey, pools};
 use crate::model::{Claim, Name, NamespacedName, Node, Pod, Slice, TaintRule};
 use crate::snapshot::{NodeEntry, ShardMap};
 
@@ -177,7 +177,7 @@ impl Index {
         };
         let left = self.snapshot.node(ix).map(|n| n.domains.clone());
         left.iter().flat_map(|l| l.iter()).for_each(|old| self.leave(*old));
-        settle::put(Arc::make_mut(&mut self.snapshot.nodes), ix.0, None);
+        self.snapshot.nodes.put(ix.0, None);
         self.set_room(ix, None);
         self.free_nodes.push(ix);
         self.changed = true;

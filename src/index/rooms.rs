@@ -81,13 +81,10 @@ impl Index {
     }
 
     pub(super) fn set_room(&mut self, ix: NodeIx, room: Option<Room>) {
-        let at = ix.0 as usize;
-        if self.snapshot.rooms.get(at).copied().flatten() == room {
+        if self.snapshot.rooms.get(ix.0).copied() == room {
             return;
         }
-        let rooms = Arc::make_mut(&mut self.snapshot.rooms);
-        rooms.resize(rooms.len().max(at + 1), None);
-        rooms[at] = room;
+        self.snapshot.rooms.put(ix.0, room);
         self.changed = true;
     }
 

@@ -181,14 +181,12 @@ impl Index {
     }
 
     pub(super) fn set_pool(&mut self, ix: PoolIx, state: Option<PoolState>) {
-        let pools = Arc::make_mut(&mut self.snapshot.pools);
-        put(pools, ix.0, state.map(Arc::new));
+        self.snapshot.pools.put(ix.0, state.map(Arc::new));
         self.changed = true;
     }
 
     pub(super) fn set_node(&mut self, ix: NodeIx, entry: NodeEntry) {
-        let nodes = Arc::make_mut(&mut self.snapshot.nodes);
-        put(nodes, ix.0, Some(Arc::new(entry)));
+        self.snapshot.nodes.put(ix.0, Some(Arc::new(entry)));
         self.changed = true;
     }
 }

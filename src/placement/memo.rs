@@ -12,7 +12,7 @@ use super::score::{Cost, Rank};
 use super::wish::Wishes;
 use super::{Context, Topology, check, quick};
 use crate::model::{DeviceRequest, Name, Refusal, Room};
-use crate::snapshot::{Mix, NodeEntry, NodeIx, PoolState, Power, Snapshot};
+use crate::snapshot::{Mix, NodeEntry, NodeIx, PoolState, Power, Slots, Snapshot};
 
 /// Asks that are remembered; another takes the place of the one not heard for longest.
 const ASKS: usize = 16;
@@ -22,10 +22,10 @@ const VALUES: usize = 256;
 /// For one request at a time. Keeps the nodes and pools it has seen last alive.
 #[derive(Debug, Default)]
 pub struct Memo {
-    nodes: Arc<Vec<Option<Arc<NodeEntry>>>>,
-    pools: Arc<Vec<Option<Arc<PoolState>>>>,
+    nodes: Slots<Arc<NodeEntry>>,
+    pools: Slots<Arc<PoolState>>,
     power: Power,
-    rooms: Arc<Vec<Option<Room>>>,
+    rooms: Slots<Room>,
     mix: Arc<Mix>,
     /// By position of a pool, and of a power domain: the nodes that it is a matter of.
     of_pool: Readers,
@@ -182,9 +182,9 @@ impl Memo {
     pub fn renew(&mut self, snapshot: &Snapshot) -> bool {
         let mut stale: Vec<u32> = vec![];
         let (mut moved, mut rewired) = (false, false);
-        if !Arc::ptr_eq(&self.nodes, &snapshot.nodes) {
-            for at in changed(&self.nodes, &snapshot.nodes) {
-                let [old, new] = [&self.nodes, &snapshot.nodes].map(|nodes| nodes.get(at as usize)?.as_ref());
+        if !self.nodes.is_same(&snapshot.nodes) {
+            for at in self.nodes.changed(&snapshot.nodes) {
+                let [old, new] = [&self.nodes, &snapshot.nodes].map(|nodes| nodes.get(at));
                 // Nodes are relabelled and tainted all the time; names and pools stay, and to go through all of them takes longer
                 // than the rest of a request.
                 moved |= old.map(|n| &n.node.name) != new.map(|n| &n.node.name);
@@ -206,8 +206,8 @@ impl Memo {
             self.of_pool = Readers::of(snapshot.nodes().flat_map(pools).collect());
             self.of_domain = Readers::of(snapshot.nodes().flat_map(domains).collect());
         }
-        if !Arc::ptr_eq(&self.pools, &snapshot.pools) {
-            let pools = changed(&self.pools, &snapshot.pools);
+        if !self.pools.is_same(&snapshot.pools) {
+            let pools = self.pools.changed(&snapshot.pools);
             stale.extend(pools.flat_map(|pool| self.of_pool.get(pool as usize)));
         }
         let (old, new) = (&self.power, &snapshot.power);
@@ -223,7 +223,7 @@ impl Memo {
             self.columns.clear();
         }
         let mix = Arc::ptr_eq(&self.mix, &snapshot.mix);
-        let roomier: Vec<u32> = self.with_other_rooms(snapshot).collect();
+        let roomier: Vec<u32> = self.rooms.changed(&snapshot.rooms).collect();
         for column in &mut self.columns {
             if !mix {
                 column.costs = Known::new(0);
@@ -244,20 +244,9 @@ impl Memo {
         moved
     }
 
-    fn with_other_rooms<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = u32> + 'a {
-        let (old, new) = (&*self.rooms, &*snapshot.rooms);
-        let most = match Arc::ptr_eq(&self.rooms, &snapshot.rooms) {
-            true => 0,
-            false => old.len().max(new.len()),
-        };
-        (0u32..)
-            .take(most)
-            .filter(|i| old.get(*i as usize) != new.get(*i as usize))
-    }
-
     /// Answers for one pod, in the snapshot of the last `renew`.
     pub fn about<'m>(&'m mut self, ctx: Context<'_>, demand: &Demand) -> Answers<'m> {
-        debug_assert!(Arc::ptr_eq(&self.pools, &ctx.snapshot.pools) && Arc::ptr_eq(&self.nodes, &ctx.snapshot.nodes));
+        debug_assert!(self.pools.is_same(&ctx.snapshot.pools) && self.nodes.is_same(&ctx.snapshot.nodes));
         let column = Ask::of(ctx, demand).map(|ask| self.column(ask));
         Answers {
             column: column.map(|at| &mut self.columns[at]),
@@ -286,18 +275,6 @@ impl Memo {
         self.columns[at].used = self.uses;
         at
     }
-}
-
-/// Positions whose content is not the same one.
-fn changed<'a, T>(old: &'a [Option<Arc<T>>], new: &'a [Option<Arc<T>>]) -> impl Iterator<Item = u32> + 'a {
-    let same = |i: usize| match (old.get(i).and_then(Option::as_ref), new.get(i).and_then(Option::as_ref)) {
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-        (None, None) => true,
-        _ => false,
-    };
-    (0u32..)
-        .take(old.len().max(new.len()))
-        .filter(move |i| !same(*i as usize))
 }
 
 /// What is known for one pod, and what is found out on the way.

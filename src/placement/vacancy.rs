@@ -42,7 +42,7 @@ impl Vacancy {
     /// None: nothing is known of the node's CPU, or of what pods ask for.
     pub(super) fn of(ctx: Context<'_>, node: &NodeEntry, ix: NodeIx) -> Option<Self> {
         let snapshot = ctx.snapshot;
-        let room = (*snapshot.rooms.get(ix.0 as usize)?)?;
+        let room = *snapshot.rooms.get(ix.0)?;
         if snapshot.mix.is_empty() {
             return None;
         }

@@ -112,13 +112,12 @@ impl Snapshot {
         for claim in holds.values().flat_map(|h| &h.claims) {
             seen.holds.remove(claim);
         }
-        let pools = Arc::make_mut(&mut seen.pools);
         let touched: BTreeSet<PoolIx> = holds.values().flat_map(|h| h.pools.iter().copied()).collect();
         for ix in touched {
-            if let Some(Some(state)) = pools.get_mut(ix.0 as usize)
+            if let Some(state) = self.pool(ix)
                 && let Cow::Owned(free) = state.without_holds(&ids)
             {
-                *state = Arc::new(free);
+                seen.pools.put(ix.0, Some(Arc::new(free)));
             }
         }
         let watts: Vec<(DomainIx, u64)> = holds.values().flat_map(|h| h.watts.iter().copied()).collect();

@@ -128,7 +128,7 @@ mod tests {
         // Every other position is free.
         let nodes = names.iter().flat_map(|name| [None, Some(entry(name))]);
         Snapshot {
-            nodes: Arc::new(nodes.collect()),
+            nodes: nodes.collect(),
             ..Snapshot::default()
         }
     }

@@ -82,7 +82,7 @@ proptest! {
                 let asked: u32 = on.map(|(_, cpu, _)| cpu).sum();
                 let left = all.map(|all| Room { cpu: (all * 1000).saturating_sub(asked * 1000), memory: 100 - asked });
                 let ix = snapshot.node_ix(&format!("n{n}")).expect("it is there");
-                prop_assert_eq!(snapshot.rooms.get(ix.0 as usize).copied().flatten(), left);
+                prop_assert_eq!(snapshot.rooms.get(ix.0).copied(), left);
             }
             let known = snapshot.rooms.iter().flatten().count();
             prop_assert_eq!(known, nodes.values().flatten().count(), "nothing is left of nodes that are gone");

@@ -217,7 +217,7 @@ impl World {
         let shape = Arc::new(Shape::new(links, bare).expect("a square"));
         let mut entry = (**snapshot.node(ix).expect("its entry")).clone();
         entry.wiring = Some(Arc::new(Wiring::new(shape, LinkSource::Probe, &[places])));
-        Arc::make_mut(&mut snapshot.nodes)[ix.0 as usize] = Some(Arc::new(entry));
+        snapshot.nodes.put(ix.0, Some(Arc::new(entry)));
         self.snapshot = Arc::new(snapshot);
     }
 

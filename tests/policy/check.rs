@@ -58,7 +58,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         holds: None,
     };
     Snapshot {
-        pools: Arc::new(vec![None, Some(Arc::new(state))]),
+        pools: [None, Some(Arc::new(state))].into_iter().collect(),
         ..Snapshot::default()
     }
 }

@@ -114,7 +114,7 @@ async fn what_others_hold_stays() {
     assert_eq!(setup.give_back(&pod).await, Some(GiveBack::Done));
     for key in keys(&pod) {
         let claim = setup.world.state().claims[&key].clone();
-        assert_eq!(claim.reserved_for, [stranger.clone()]);
+        assert_eq!(claim.reserved_for, std::slice::from_ref(&stranger));
         assert!(claim.allocation.is_some());
     }
     // Bound, being deleted, gone.
