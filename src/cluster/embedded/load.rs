@@ -143,8 +143,13 @@ fn trim(pod: &mut Value) {
         for field in ["managedFields", "generateName", "selfLink", "generation"] {
             meta.remove(field);
         }
-        if let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.retain(|key, _| convert::is_read(key));
+        for field in ["annotations", "labels"] {
+            if let Some(entries) = meta.get_mut(field).and_then(Value::as_object_mut) {
+                entries.retain(|key, _| convert::is_read(key));
+            }
+        }
+        if let Some(owners) = meta.get_mut("ownerReferences").and_then(Value::as_array_mut) {
+            owners.retain(|owner| owner["kind"] == "DaemonSet");
         }
     }
     for list in ["/spec/containers", "/spec/initContainers"] {
