@@ -17,13 +17,13 @@ use wattlane::snapshot::Snapshot;
 
 /// Has seen the pod before: what is remembered between requests is.
 fn filtering(fit: Fit, nodes: usize) -> Served {
-    let served = Served::new(nodes, served::asked(fit, nodes));
+    let served = Served::new(nodes, fixture::asked(fit, nodes).into());
     (0..3).for_each(|_| drop(served.filter()));
     served
 }
 
 fn prioritizing(nodes: usize) -> Served {
-    let served = Served::new(nodes, served::asked(Fit::All, nodes));
+    let served = Served::new(nodes, fixture::asked(Fit::All, nodes).into());
     (0..3).for_each(|_| drop(served.prioritize()));
     served
 }
@@ -35,29 +35,29 @@ fn admitting() -> Served {
 }
 
 #[library_benchmark]
-#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(425_884))]
-#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(591_537))]
-#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(4_066_539))]
+#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(304_060))]
+#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(421_180))]
+#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(2_601_825))]
 fn filter(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.filter()), served)
 }
 
 #[library_benchmark]
-#[bench::all_of_500(args = (500), setup = prioritizing, config = within(745_414))]
-#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(6_753_602))]
+#[bench::all_of_500(args = (500), setup = prioritizing, config = within(439_241))]
+#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(3_347_261))]
 fn prioritize(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.prioritize()), served)
 }
 
 #[library_benchmark]
-#[bench::deployment(setup = admitting, config = within(432_630))]
+#[bench::deployment(setup = admitting, config = within(433_464))]
 fn admit(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.admit()), served)
 }
 
 #[library_benchmark]
-#[bench::of_500(args = (500), setup = Fed::new, config = within(24_097))]
-#[bench::of_5000(args = (5000), setup = Fed::new, config = within(77_490))]
+#[bench::of_500(args = (500), setup = Fed::new, config = within(19_754))]
+#[bench::of_5000(args = (5000), setup = Fed::new, config = within(20_323))]
 fn event(mut fed: Fed) -> (Option<Arc<Snapshot>>, Fed) {
     (black_box(fed.next()), fed)
 }

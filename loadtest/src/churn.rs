@@ -67,7 +67,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         for (case, results) in cases.iter().zip(&mut results) {
             let mut connections = verbs::open(&server, &pki, *case).await?;
             let (body, path) = (
-                verbs::body(case.fit, population.nodes)?,
+                verbs::body(case.fit, population.nodes),
                 format!("/extender/{}", case.verb),
             );
             let send = async |c: &mut Connection| Ok(c.post(&path, body.clone()).await?.len());

@@ -71,7 +71,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         connections: 1,
         protocol: Protocol::Http2,
     };
-    let body = verbs::body(case.fit, population.nodes)?;
+    let body = verbs::body(case.fit, population.nodes);
     let mut table = vec![];
     for (name, cluster) in [
         ("files", Cluster::Files(&files)),

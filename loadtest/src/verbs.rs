@@ -59,10 +59,8 @@ fn cases(connections: &[usize]) -> Vec<Case> {
     cases
 }
 
-/// What kube-scheduler sends with nodeCacheCapable: capitals, `Nodes: null`.
-pub(crate) fn body(fit: Fit, nodes: usize) -> anyhow::Result<Bytes> {
-    let names: Vec<_> = (0..nodes).map(fixture::node_name).collect();
-    Ok(serde_json::to_vec(&json!({"Pod": fixture::pod(fit), "Nodes": null, "NodeNames": names}))?.into())
+pub(crate) fn body(fit: Fit, nodes: usize) -> Bytes {
+    fixture::asked(fit, nodes).into()
 }
 
 /// The answer is right before it is timed.
@@ -130,7 +128,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         for run in 0..common.runs {
             for (case, results) in cases.iter().zip(&mut results) {
                 let mut connections = open(&server, &pki, *case).await?;
-                let (body, path) = (body(case.fit, nodes)?, format!("/extender/{}", case.verb));
+                let (body, path) = (body(case.fit, nodes), format!("/extender/{}", case.verb));
                 if run == 0 {
                     let first = connections.first_mut().context("no connections")?;
                     let answer = first.post(&path, body.clone()).await?;

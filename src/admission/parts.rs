@@ -35,7 +35,12 @@ pub(super) fn wish(pod: Pod<'_>) -> Result<Option<Wish>, Refused> {
         (Some(profile), None) => Ok(Some(Wish::Profile(spelled(profile)))),
         (None, Some(text)) => {
             let bytes = Quantity::size(text).map(Quantity::from_integer);
-            let wrong = || Refused::new(400, format!("{MEMORY}: {} is not a size (like 20Gi)", shown(text)));
+            let wrong = || {
+                Refused::new(
+                    400,
+                    format!("{MEMORY}: {} is not a size with its unit (like 20Gi)", shown(text)),
+                )
+            };
             Ok(Some(Wish::Memory(text.into(), bytes.ok_or_else(wrong)?)))
         }
     }

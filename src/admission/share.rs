@@ -215,7 +215,10 @@ fn by_capacity(pod: Pod<'_>, sharing: &Sharing, device_class: &Name, cards: &Car
         );
     };
     let Some(bytes) = Quantity::size(memory) else {
-        return refused(400, format!("{MEMORY}: {} is not a size like 10Gi", shown(memory)));
+        return refused(
+            400,
+            format!("{MEMORY}: {} is not a size with its unit, like 10Gi", shown(memory)),
+        );
     };
     let made = cards.capacity(device_class, bytes);
     made.map_or_else(

@@ -154,9 +154,10 @@ pub fn untreated(snapshot: &Snapshot, policy: &Policy, pod: &Pod) -> Option<(Kin
         true => !admitted && asks_for_cards(snapshot, policy, pod),
         false => &**scheduler == DEFAULT_SCHEDULER,
     };
-    let waits = match pod.gated {
-        true => format!("it waits behind the scheduling gate {}", crate::model::GATE),
-        false => format!("{scheduler} may place it without wattlane"),
+    let waits = match (pod.gated, ours) {
+        (true, _) => format!("it waits behind the scheduling gate {}", crate::model::GATE),
+        (false, true) => "it has no claims, and so gets no cards from wattlane".to_owned(),
+        (false, false) => format!("{scheduler} may place it without wattlane"),
     };
     past.then(|| {
         let message = format!(

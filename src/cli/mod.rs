@@ -147,6 +147,11 @@ pub fn main() -> ExitCode {
 }
 
 fn unusable(error: &anyhow::Error) -> ExitCode {
+    // Who reads the first lines of a table only has what they wanted.
+    let closed = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
+    if error.downcast_ref().is_some_and(closed) {
+        return ExitCode::SUCCESS;
+    }
     note(&format!("{error:#}"));
     ExitCode::from(UNUSABLE)
 }

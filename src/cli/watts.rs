@@ -47,10 +47,6 @@ impl Watts {
         }
         sum
     }
-
-    pub(super) fn known(&self) -> u32 {
-        self.watts.unwrap_or(0)
-    }
 }
 
 /// `600 (table)`, `unknown`, `600 (measured) + 1 unknown`.

@@ -21,7 +21,7 @@ pub use allocation::{allocation_json, consumer_json, result_json};
 pub use claim::{MANAGED_BY, TEMPLATE_LAST_USED, claim, device_class, template};
 pub use node::{namespace, node, runtime_class};
 pub use object::{Key, Kind, Object, Unreadable};
-pub use pod::{pod, pod_of_text};
+pub use pod::{is_read, pod, pod_of_text};
 pub use read::Text;
 pub use slice::slice;
 pub use taint_rule::taint_rule;

@@ -108,11 +108,10 @@ struct Mapping<'a> {
     resource_name: &'a str,
 }
 
-/// Annotations that anybody here reads.
-fn read_annotation(key: &str) -> bool {
-    ["wattlane.dev/", "nvidia.com/", "amd.com/", "hami.io/"]
-        .iter()
-        .any(|prefix| key.starts_with(prefix))
+/// Annotations and labels of pods that anybody here reads.
+pub fn is_read(key: &str) -> bool {
+    let prefixes = ["wattlane.dev/", "nvidia.com/", "amd.com/", "hami.io/"];
+    key == MIRROR || prefixes.iter().any(|prefix| key.starts_with(prefix))
 }
 
 pub fn pod(value: &Value) -> Result<Pod, ConvertError> {
@@ -159,8 +158,8 @@ fn of(root: Root<'_>) -> Result<Pod, ConvertError> {
         key: NamespacedName::new(metadata.namespace(), metadata.name()?),
         uid: metadata.uid(),
         created: seconds(metadata.creation_timestamp).unwrap_or_default(),
-        labels: metadata.labels(),
-        annotations: labels(metadata.annotations.as_ref(), read_annotation),
+        labels: labels(metadata.labels.as_ref(), is_read),
+        annotations: labels(metadata.annotations.as_ref(), is_read),
         scheduler_name: spec
             .scheduler_name
             .filter(|n| !n.is_empty())

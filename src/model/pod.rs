@@ -40,6 +40,7 @@ pub struct Pod {
     pub uid: Name,
     /// Seconds since the epoch; 0: not known.
     pub created: i64,
+    /// Those that anybody here reads.
     pub labels: Labels,
     /// Only keys of `wattlane.dev/`, `nvidia.com/`, `amd.com/` and `hami.io/`.
     pub annotations: Labels,

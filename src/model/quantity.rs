@@ -77,9 +77,12 @@ impl Quantity {
             .flatten()
     }
 
-    /// What a size says, in bytes: a whole number above zero.
+    /// What the size of a memory or a model says, in bytes: a whole number. None below a MiB: the unit was forgotten.
     pub fn size(text: &str) -> Option<i64> {
-        text.parse::<Self>().ok()?.as_integer().filter(|bytes| *bytes > 0)
+        text.parse::<Self>()
+            .ok()?
+            .as_integer()
+            .filter(|bytes| *bytes >= 1 << 20)
     }
 
     pub fn is_zero(self) -> bool {
@@ -255,11 +258,15 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_a_whole_number_of_bytes_above_zero() {
-        for (text, bytes) in [("10Gi", Some(10 << 30)), ("1", Some(1)), ("1.5Ki", Some(1536))] {
+    fn a_size_is_a_whole_number_of_bytes_with_a_unit() {
+        for (text, bytes) in [
+            ("10Gi", Some(10 << 30)),
+            ("1048576", Some(1 << 20)),
+            ("1.5Gi", Some(3 << 29)),
+        ] {
             assert_eq!(Quantity::size(text), bytes, "{text}");
         }
-        for text in ["", "0", "-1Gi", "0.5", "500m", "10E", "some"] {
+        for text in ["", "0", "20", "1e3", "-1Gi", "0.5", "500m", "10E", "some"] {
             assert_eq!(Quantity::size(text), None, "{text}");
         }
     }

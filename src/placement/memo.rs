@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::demand::{Demand, Meant};
-use super::score::{Cost, Rank};
+use super::score::{Cost, Fitting, Rank};
 use super::wish::Wishes;
 use super::{Context, Topology, check, quick};
 use crate::model::{DeviceRequest, Name, Refusal, Room};
@@ -328,6 +328,35 @@ impl Answers<'_> {
             None => self.find_cost(ctx, demand, ix),
         };
         Some(Rank::of(ctx, demand, ix, cost?))
+    }
+
+    /// Adds the node, if it fits, with its place in the order of names and its position among the scores.
+    #[inline]
+    pub fn add_to(
+        &mut self,
+        fitting: &mut Fitting,
+        ctx: Context<'_>,
+        demand: &Demand,
+        ix: NodeIx,
+        (order, at): (u32, usize),
+    ) {
+        let kept = self.column.as_ref().and_then(|column| {
+            let at = column.costs.find(ix)?;
+            Some((at, column.costs.values.get(at)?))
+        });
+        match kept {
+            // What is kept stays where it is as long as a node has it. In a group the node itself matters, too.
+            Some((kept, cost)) if demand.group.is_none() => {
+                if let Some(cost) = cost {
+                    fitting.add_kept(kept, order, at, || Rank::of(ctx, demand, ix, *cost));
+                }
+            }
+            _ => {
+                if let Some(rank) = self.rank(ctx, demand, ix) {
+                    fitting.add(rank, order, at);
+                }
+            }
+        }
     }
 
     fn find_cost(&mut self, ctx: Context<'_>, demand: &Demand, ix: NodeIx) -> Option<Cost> {

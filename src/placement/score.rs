@@ -155,56 +155,100 @@ pub fn has_say(ctx: Context<'_>, demand: &Demand) -> bool {
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A
 /// node that does not fit has 0.
 pub fn scores(ctx: Context<'_>, demand: &Demand, nodes: &[&Arc<NodeEntry>]) -> Vec<u8> {
+    let mut by_name: Vec<usize> = (0..nodes.len()).collect();
+    by_name.sort_by_key(|at| &nodes[*at].node.name);
     let mut fitting = Fitting::default();
-    for (i, node) in nodes.iter().enumerate() {
-        let name = &node.node.name;
-        if let Some(rank) = ctx.snapshot.node_ix(name).and_then(|ix| rank(ctx, demand, ix)) {
-            fitting.add(rank, name, i);
+    for (order, at) in (0..).zip(by_name) {
+        let ix = ctx.snapshot.node_ix(&nodes[at].node.name);
+        if let Some(rank) = ix.and_then(|ix| rank(ctx, demand, ix)) {
+            fitting.add(rank, order, at);
         }
     }
     fitting.scores(demand, nodes.len())
 }
 
-/// The nodes that fit. Of thousands few are of different rank, so that ranks are compared once and then their places.
-#[derive(Debug)]
-pub struct Fitting<N> {
-    /// Some may be equal.
-    ranks: Vec<Rank>,
-    /// Position of the rank, what orders nodes of equal rank, and position among the scores.
-    nodes: Vec<(u32, N, usize)>,
-}
-
 /// Ranks looked at to find an equal one.
 const LOOK_BACK: usize = 16;
 
-impl<N> Default for Fitting<N> {
-    fn default() -> Self {
-        Self {
-            ranks: vec![],
-            nodes: vec![],
-        }
-    }
+/// The nodes that fit. Of thousands few are of different rank, so that ranks are compared once and then their places.
+#[derive(Debug, Default)]
+pub struct Fitting {
+    /// Some may be equal.
+    ranks: Vec<Rank>,
+    /// By position of what the memo keeps: position of its rank and one more, 0: not seen yet.
+    of_kept: Vec<u32>,
+    nodes: Vec<Fit>,
 }
 
-impl<N: Ord> Fitting<N> {
-    /// A node that fits, with what orders those of equal rank, and its position among the scores.
-    pub fn add(&mut self, rank: Rank, name: N, at: usize) {
+#[derive(Clone, Copy, Debug)]
+struct Fit {
+    /// Position of the rank.
+    rank: u32,
+    /// What orders nodes of equal rank.
+    order: u32,
+    /// Position among the scores.
+    at: usize,
+}
+
+impl Fitting {
+    /// A node that fits, with its place in the order of all names, which orders those of equal rank, and its position among
+    /// the scores.
+    pub fn add(&mut self, rank: Rank, order: u32, at: usize) {
         let first = self.ranks.len().saturating_sub(LOOK_BACK);
-        let known = self.ranks[first..]
-            .iter()
-            .rposition(|r| *r == rank)
-            .map(|at| first + at);
-        let known = known.unwrap_or_else(|| {
-            self.ranks.push(rank);
-            self.ranks.len() - 1
+        let known = self.ranks[first..].iter().rposition(|known| *known == rank);
+        let rank = match known {
+            Some(known) => first + known,
+            None => {
+                self.ranks.push(rank);
+                self.ranks.len() - 1
+            }
+        };
+        let rank = rank as u32;
+        self.nodes.push(Fit { rank, order, at });
+    }
+
+    /// The same for a node of which the memo keeps what its rank comes from.
+    #[inline]
+    pub(super) fn add_kept(&mut self, kept: usize, order: u32, at: usize, rank: impl FnOnce() -> Rank) {
+        let known = self.of_kept.get(kept).and_then(|known| known.checked_sub(1));
+        let rank = known.unwrap_or_else(|| {
+            self.ranks.push(rank());
+            self.of_kept.resize(self.of_kept.len().max(kept + 1), 0);
+            self.of_kept[kept] = self.ranks.len() as u32;
+            self.ranks.len() as u32 - 1
         });
-        self.nodes.push((known as u32, name, at));
+        self.nodes.push(Fit { rank, order, at });
     }
 
     /// So many, 0 for what does not fit. Of a pod without devices equal nodes have equal scores: which of them is better is for the
     /// scheduler to say.
-    pub fn scores(mut self, demand: &Demand, len: usize) -> Vec<u8> {
-        // The place of each rank, in place of its position; equal ones have one place.
+    pub fn scores(&self, demand: &Demand, len: usize) -> Vec<u8> {
+        let places = self.places();
+        let place = |fit: &Fit| places[fit.rank as usize];
+        let alike = demand.is_empty();
+        let worst = places.iter().max().map_or(1, |worst| (*worst).max(1));
+        let others = (self.nodes.len() as u32).saturating_sub(1).max(1);
+        let best = u32::from(BEST);
+        let sorted = counted(&counted(&self.nodes, |fit| fit.order), place);
+        let mut scores = vec![0; len];
+        for (at, fit) in (0..).zip(&sorted) {
+            let score = match at {
+                // The next best is two below: no plugin of the scheduler should make up for it by itself.
+                _ if alike && place(fit) == 0 => best,
+                _ if alike => best - 2 - (place(fit) - 1) * (best - 2) / worst,
+                0 => best,
+                // 9 for the second, down to 1 for the last: better than not fitting.
+                _ => best - 1 - (at - 1) * (best - 2) / others,
+            };
+            if let Some(slot) = scores.get_mut(fit.at) {
+                *slot = u8::try_from(score).unwrap_or(0);
+            }
+        }
+        scores
+    }
+
+    /// The place of each rank; equal ones have one.
+    fn places(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.ranks.len() as u32).collect();
         order.sort_unstable_by_key(|at| self.ranks[*at as usize]);
         let mut places = vec![0; order.len()];
@@ -212,28 +256,49 @@ impl<N: Ord> Fitting<N> {
             let step = self.ranks[pair[0] as usize] != self.ranks[pair[1] as usize];
             places[pair[1] as usize] = places[pair[0] as usize] + u32::from(step);
         }
-        self.nodes
-            .iter_mut()
-            .for_each(|(rank, ..)| *rank = places[*rank as usize]);
-        self.nodes.sort_unstable();
-        let best = usize::from(BEST);
-        let others = self.nodes.len().saturating_sub(1).max(1);
-        let alike = demand.is_empty();
-        let worst = self.nodes.last().map_or(0, |(rank, ..)| *rank as usize).max(1);
-        let mut scores = vec![0; len];
-        for (place, (rank, _, at)) in self.nodes.iter().enumerate() {
-            let score = match place {
-                // The next best is two below: no plugin of the scheduler should make up for it by itself.
-                _ if alike && *rank == 0 => best,
-                _ if alike => best - 2 - (*rank as usize - 1) * (best - 2) / worst,
-                0 => best,
-                // 9 for the second, down to 1 for the last: better than not fitting.
-                _ => best - 1 - (place - 1) * (best - 2) / others,
-            };
-            if let Some(slot) = scores.get_mut(*at) {
-                *slot = u8::try_from(score).unwrap_or(0);
-            }
+        places
+    }
+}
+
+/// In the order of keys, equal ones as they were. Keys are places and positions: there are not many more of them than nodes of
+/// the cluster, and to count them takes a tenth of comparing them.
+fn counted(fits: &[Fit], key: impl Fn(&Fit) -> u32) -> Vec<Fit> {
+    if fits.is_sorted_by_key(&key) {
+        return fits.to_vec();
+    }
+    let most = fits.iter().map(&key).max().unwrap_or(0);
+    let mut next = vec![0; most as usize + 2];
+    fits.iter().for_each(|fit| next[key(fit) as usize + 1] += 1);
+    let mut sum = 0_usize;
+    next.iter_mut().for_each(|start| {
+        sum += *start;
+        *start = sum;
+    });
+    let mut sorted = fits.to_vec();
+    for fit in fits {
+        let at = &mut next[key(fit) as usize];
+        sorted[*at] = *fit;
+        *at += 1;
+    }
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// As sorting would have it; equal ones stay as they were.
+        #[test]
+        fn counting_sorts(keys in prop::collection::vec(0_u32..50, 0..40)) {
+            let fit = |(at, key): (usize, &u32)| Fit { rank: 0, order: *key, at };
+            let fits: Vec<Fit> = keys.iter().enumerate().map(fit).collect();
+            let mut expected: Vec<(u32, usize)> = fits.iter().map(|fit| (fit.order, fit.at)).collect();
+            expected.sort_unstable();
+            let sorted: Vec<_> = counted(&fits, |fit| fit.order).iter().map(|fit| (fit.order, fit.at)).collect();
+            prop_assert_eq!(sorted, expected);
         }
-        scores
     }
 }

@@ -138,6 +138,10 @@ fn solve<'a>(
             Err(why::cut(allowance))
         }
         Outcome::Nothing | Outcome::Failed { .. } => {
+            if first_only {
+                // Words are about the best choice without this or that: of `check` the same one as of `place`.
+                sharing::order(ctx, demand, node, &mut view);
+            }
             let refusal = why::nothing(demand, &view, &passes, mix, &mut steps);
             demand.spend(allowance - steps);
             Err(refusal)

@@ -162,10 +162,14 @@ fn runtimes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     for (path, name, pods) in defaults.chain(patches) {
         if !snapshot.runtime_classes.contains_key(name) {
             let there = offer(snapshot.runtime_classes.iter().map(|(name, ())| name));
-            doubts.say(
-                path,
-                format!("this cluster has no RuntimeClass {name}, so {pods} are refused; {there}"),
-            );
+            let what = match snapshot.runtime_classes.is_empty() {
+                // So are files in which nobody wrote them down.
+                true => format!(
+                    "no RuntimeClass is known here: if the cluster has no {name}, {pods} are refused by its API server"
+                ),
+                false => format!("this cluster has no RuntimeClass {name}, so {pods} are refused; {there}"),
+            };
+            doubts.say(path, what);
         }
     }
 }

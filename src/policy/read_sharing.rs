@@ -52,7 +52,7 @@ impl Reader<'_> {
         if let Some(size) = &size
             && Quantity::size(size).is_none()
         {
-            let message = "must be a size above zero, a whole number of bytes, like 10Gi";
+            let message = "must be a size with its unit, a whole number of bytes, like 10Gi";
             self.error(raw.at("memoryPerSlot"), message);
         }
         let class = self.name(raw.field("class"), names::dns_label);

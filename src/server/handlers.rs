@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::turns::{Turn, Turns};
+use super::turns::{STRIDE, Turn, Turns};
 use super::{BindFailure, Failure, Service, holds};
 use crate::admission::{self, Admitter, Decision};
 use crate::binding::{self, BindOutcome, BindRequest, Binder};
@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use crate::publish::{IndexHandle, Reader};
 use crate::selector::Selectors;
 use crate::snapshot::{HoldId, Snapshot};
-use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, Verdicts};
+use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, NodeName, Verdicts};
 
 /// How long filter waits for a claim that the scheduler has seen and our watch has not. Refused, the pod would
 /// wait for the next event about it.
@@ -157,13 +157,16 @@ impl Service for Handlers {
                 desk.renew(snapshot);
                 let (names, mut known) = (&mut desk.names, desk.memo.about(context, &demand));
                 let mut last = None;
-                for name in &args.names {
+                let mut judge = |name: &NodeName<'_>| {
                     let found = names.find(name.as_str(), last);
                     last = found.or(last);
                     let result = found.and_then(|found| known.check(context, &demand, names.node(found)?));
                     let result = result.unwrap_or(Err(&unknown));
                     tally.count(result);
                     verdicts.push(result.err().map(|refusal| &refusal.message));
+                };
+                for names in args.names.chunks(STRIDE) {
+                    names.iter().for_each(&mut judge);
                     pace.step().await;
                 }
                 judged = tally.refused[Reason::UnknownNode as usize] == 0;
@@ -213,14 +216,16 @@ impl Service for Handlers {
         let (names, mut known) = (&mut desk.names, desk.memo.about(context, &demand));
         let mut fitting = Fitting::default();
         let mut last = None;
-        for (position, name) in args.names.iter().enumerate() {
+        let mut judge = |(at, name): (usize, &NodeName<'_>)| {
             let found = names.find(name.as_str(), last);
             last = found.or(last);
-            // Among equal ones the order of names counts, which the place in it stands for.
-            let rank = found.and_then(|found| Some((found, known.rank(context, &demand, names.node(found)?)?)));
-            if let Some((found, rank)) = rank {
-                fitting.add(rank, found, position);
+            let node = found.and_then(|found| Some((found, names.node(found)?)));
+            if let Some((order, ix)) = node {
+                known.add_to(&mut fitting, context, &demand, ix, (order, at));
             }
+        };
+        for (nth, names) in args.names.chunks(STRIDE).enumerate() {
+            (nth * STRIDE..).zip(names).for_each(&mut judge);
             pace.step().await;
         }
         let scores = fitting.scores(&demand, args.names.len());

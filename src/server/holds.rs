@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::desk::Desk;
 use super::handlers::{Asked, Handlers};
-use super::turns::Pace;
+use super::turns::{Pace, STRIDE};
 use crate::binding::{self, GiveBack};
 use crate::index::Reservation;
 use crate::metrics::GivenBack;
@@ -43,13 +43,15 @@ pub(super) async fn say_held(
     let (names, known) = (&mut desk.names, desk.memo.about(lifted, demand));
     let words = Name::from(placement::HELD);
     let mut last = None;
-    for (at, name) in nodes.iter().enumerate() {
-        let found = names.find(name.as_str(), last);
-        last = found.or(last);
-        let ix = found.and_then(|found| names.node(found));
-        let untouched = ix.is_none_or(|ix| known.knows(ix));
-        if !untouched && placement::only_held(context, &free, demand, name.as_str()) {
-            verdicts.replace(at, &words);
+    for (nth, few) in nodes.chunks(STRIDE).enumerate() {
+        for (at, name) in (nth * STRIDE..).zip(few) {
+            let found = names.find(name.as_str(), last);
+            last = found.or(last);
+            let ix = found.and_then(|found| names.node(found));
+            let untouched = ix.is_none_or(|ix| known.knows(ix));
+            if !untouched && placement::only_held(context, &free, demand, name.as_str()) {
+                verdicts.replace(at, &words);
+            }
         }
         pace.step().await;
     }

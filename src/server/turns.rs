@@ -12,7 +12,7 @@ use super::desk::Desk;
 /// Longest time between two points where others may run, and where a request whose caller has gone ends.
 const SLICE: Duration = Duration::from_millis(1);
 /// Nodes between two looks at the clock.
-const STRIDE: u32 = 16;
+pub(super) const STRIDE: usize = 16;
 
 /// So many requests reckon at one time; the others wait in the order they came.
 pub struct Turns {
@@ -37,10 +37,7 @@ impl Turns {
         let desk = self.desks().pop().unwrap_or_default();
         Turn {
             desk,
-            pace: Pace {
-                begun: Instant::now(),
-                nodes: 0,
-            },
+            pace: Pace { begun: Instant::now() },
             turns: self,
             _permit: permit,
         }
@@ -70,14 +67,12 @@ impl Drop for Turn<'_> {
 
 pub(super) struct Pace {
     begun: Instant,
-    nodes: u32,
 }
 
 impl Pace {
-    /// Call after each node.
+    /// Call after each `STRIDE` nodes.
     pub(super) async fn step(&mut self) {
-        self.nodes = self.nodes.wrapping_add(1);
-        if self.nodes.is_multiple_of(STRIDE) && self.begun.elapsed() >= SLICE {
+        if self.begun.elapsed() >= SLICE {
             tokio::task::yield_now().await;
             self.begun = Instant::now();
         }

@@ -114,7 +114,7 @@ fn a_model_of_a_size() {
             .any(|r| r["product"] == "NVIDIA X" && r["profile"] == "1g.20gb")
     };
     assert!(has_half(&report));
-    let (_, report) = explain(&["--fit", "20Gi", "--margin", "1"]);
+    let (_, report) = explain(&["--fit", "20Gi", "--margin", "1Mi"]);
     assert!(!has_half(&report));
     let (code, report) = explain(&["--fit", "200Gi"]);
     assert_eq!((code, &report["fits"]), (1, &json!([])));
@@ -212,4 +212,27 @@ fn one_question_at_a_time() {
     ] {
         assert_eq!(wattlane(args).status.code(), Some(2), "{args:?}");
     }
+}
+
+/// Two partitions of one card: it draws once what it draws.
+#[test]
+fn a_card_in_parts_is_counted_once() {
+    let (slices, _held) = CLUSTER.rsplit_once("---\n").expect("several documents");
+    let mut text = slices.replace("NVIDIA X", "NVIDIA H100 80GB HBM3");
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "mig.nvidia.com"},
+        "spec": {"selectors": [{"cel": {"expression": "device.attributes['gpu.nvidia.com'].type == 'mig'"}}]}});
+    text += &format!("---\n{class}\n");
+    for name in ["a", "b"] {
+        let claim = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name, "namespace": "team"},
+            "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "mig.nvidia.com"}}]}}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "team"},
+            "spec": {"schedulerName": "wattlane", "containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}],
+                "resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}});
+        text += &format!("---\n{claim}\n---\n{pod}\n");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), "cluster.yaml", &text);
+    let (code, report) = answer(&["simulate", &file, "--output", "json"]);
+    assert_eq!((code, &report["summary"]["placed"]), (0, &json!(2)), "{report}");
+    assert_eq!(report["summary"]["watts"], 700);
 }

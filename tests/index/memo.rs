@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use wattlane::convert;
 use wattlane::model::Pod;
-use wattlane::placement::{self, Context, Demand, Memo, Rules, Topology};
+use wattlane::placement::{self, Context, Demand, Fitting, Memo, Rules, Topology};
 use wattlane::selector::Selectors;
 
 use super::property::{Expected, NODES, op, step};
@@ -73,6 +73,15 @@ proptest! {
                         prop_assert_eq!(known.check(ctx, &demand, ix), Some(anew.as_ref().copied()));
                         prop_assert_eq!(known.rank(ctx, &demand, ix), placement::rank(ctx, &demand, ix));
                     }
+                    let mut fitting = Fitting::default();
+                    let mut nodes: Vec<_> = snapshot.nodes().collect();
+                    nodes.sort_by_key(|(_, n)| &n.node.name);
+                    // Whatever order they are asked for in.
+                    for (at, order) in (0..nodes.len()).rev().enumerate() {
+                        known.add_to(&mut fitting, ctx, &demand, nodes[order].0, (order as u32, at));
+                    }
+                    let asked: Vec<_> = nodes.iter().rev().map(|(_, node)| *node).collect();
+                    prop_assert_eq!(fitting.scores(&demand, asked.len()), placement::scores(ctx, &demand, &asked));
                 }
             }
         }

@@ -284,11 +284,11 @@ fn what_is_wrong_is_said_with_its_place() {
         // No pod could have it.
         (
             "namespaces: [{match: {}, sharing: {slots: 4, strategy: mps, memoryPerSlot: 500m}}]",
-            "namespaces[0].sharing.memoryPerSlot: must be a size above zero, a whole number of bytes",
+            "namespaces[0].sharing.memoryPerSlot: must be a size with its unit, a whole number of bytes",
         ),
         (
             "namespaces: [{match: {}, sharing: {slots: 4, strategy: mps, memoryPerSlot: '0.5'}}]",
-            "namespaces[0].sharing.memoryPerSlot: must be a size above zero, a whole number of bytes",
+            "namespaces[0].sharing.memoryPerSlot: must be a size with its unit, a whole number of bytes",
         ),
         (
             "namespaces: [{match: {}, allowedClasses: [a], sharing: {slots: 4, strategy: mps, class: b}}]",

@@ -101,14 +101,6 @@ impl Served {
     }
 }
 
-/// What kube-scheduler sends with nodeCacheCapable.
-pub(crate) fn asked(fit: Fit, nodes: usize) -> Vec<u8> {
-    let names: Vec<_> = (0..nodes).map(node_name).collect();
-    json!({"Pod": fixture::pod(fit), "Nodes": null, "NodeNames": names})
-        .to_string()
-        .into_bytes()
-}
-
 /// The index alone, with a reader that has its last snapshot.
 pub(crate) struct Fed {
     index: Index,

@@ -324,10 +324,10 @@ impl World {
     pub(crate) fn scores(&self, pod: &Pod, ranks: impl Iterator<Item = Option<Rank>>) -> anyhow::Result<Vec<u8>> {
         let demand = self.demand(pod)?;
         let (mut fitting, mut nodes) = (Fitting::default(), 0);
-        for (at, rank) in ranks.enumerate() {
+        for ((order, at), rank) in (0..).zip(0..).zip(ranks) {
             // Ours are in the order of their names.
             if let Some(rank) = rank {
-                fitting.add(rank, at, at);
+                fitting.add(rank, order, at);
             }
             nodes = at + 1;
         }

@@ -33,8 +33,13 @@ impl FromStr for Size {
         let bytes = size
             .filter(|nanos| *nanos > 0)
             .map(|nanos| (nanos - 1) / 1_000_000_000 + 1);
-        let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
-        bytes.map(Self).ok_or_else(|| "write a size, like 14Gi".to_owned())
+        // Less than a MiB is a number whose unit was forgotten.
+        let bytes = bytes
+            .filter(|bytes| *bytes >= 1 << 20)
+            .and_then(|bytes| i64::try_from(bytes).ok());
+        bytes
+            .map(Self)
+            .ok_or_else(|| "write a size with its unit, like 14Gi".to_owned())
     }
 }
 
@@ -49,7 +54,7 @@ impl FromStr for Margin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || "write a part of the weights (20%) or a size (4Gi)".to_owned();
+        let wrong = || "write a part of the weights (20%) or a size with its unit (4Gi)".to_owned();
         if let Some(part) = text.strip_suffix('%') {
             return part
                 .parse()

@@ -10,7 +10,7 @@ use crate::cli::check::{DomainReport, domains};
 use crate::cli::watts::Watts;
 use crate::cli::{Output, classified, table};
 use crate::model::DeviceId;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Draw, Pool, Snapshot};
 
 /// One device of a pod.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -87,7 +87,7 @@ struct Summary {
     nodes: usize,
     devices: usize,
     devices_taken: usize,
-    /// Sum of the known watts of what was placed in this run.
+    /// What the cards draw that this run gave or gave a part of, each counted once; without those of unknown watts.
     watts: u64,
     /// Pods whose devices are of several classes.
     mixed_pods: usize,
@@ -101,6 +101,19 @@ struct Summary {
 pub(super) struct Report {
     pods: Vec<Row>,
     summary: Summary,
+}
+
+/// By cards of the pool that pods got something of.
+fn drawn(pool: &Pool, pods: &[Row]) -> u64 {
+    let here = |d: &&Placed| d.driver == *pool.driver && d.pool == *pool.name;
+    let placed = pods.iter().flat_map(|row| &row.devices).filter(here);
+    let cards = placed.filter_map(|d| pool.boards().board(*pool.by_name.get(d.device.as_str())? as usize));
+    let cards: BTreeSet<(u32, Draw)> = cards.collect();
+    let watts = |(_, draw): &(u32, Draw)| match draw {
+        Draw::Watts(watts) => u64::from(*watts),
+        Draw::Nothing | Draw::Unknown => 0,
+    };
+    cards.iter().map(watts).sum()
 }
 
 impl Report {
@@ -125,7 +138,12 @@ impl Report {
                 .flatten()
                 .map(|p| p.taken.len() + p.shared.len())
                 .sum(),
-            watts: pods.iter().map(|r| u64::from(r.watts.known())).sum(),
+            watts: snapshot
+                .pools
+                .iter()
+                .flatten()
+                .map(|state| drawn(&state.pool, &pods))
+                .sum(),
             mixed_pods: mixed(|r| &r.devices),
             mixed_by_list_order: mixed(|r| &r.list_order),
             pods: pods.len(),

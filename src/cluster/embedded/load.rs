@@ -140,7 +140,12 @@ fn trim(pod: &mut Value) {
         }
     };
     if let Some(meta) = metadata(pod) {
-        meta.remove("managedFields");
+        for field in ["managedFields", "generateName", "selfLink", "generation"] {
+            meta.remove(field);
+        }
+        if let Some(annotations) = meta.get_mut("annotations").and_then(Value::as_object_mut) {
+            annotations.retain(|key, _| convert::is_read(key));
+        }
     }
     for list in ["/spec/containers", "/spec/initContainers"] {
         let containers = pod.pointer_mut(list).and_then(Value::as_array_mut);

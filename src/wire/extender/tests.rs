@@ -1,5 +1,8 @@
 use serde_json::{Value, json};
 
+use std::sync::Arc;
+
+use super::args::plain_names;
 use super::*;
 
 fn parse(body: &str) -> Result<ExtenderArgs<'_>, WireError> {
@@ -33,6 +36,25 @@ fn go_and_lower_case_spellings_read_the_same() {
             (r#"{"a":1}"#, vec!["n1", "n2"]),
             "{body}"
         );
+    }
+}
+
+/// What looks like the names and is not, in a pod or in one that is not whole.
+#[test]
+fn names_are_those_of_the_arguments() {
+    let inner = r#"{"Pod":{"x":{"a":1,"Nodes":null,"NodeNames":["n1"]}},"Nodes":null,"NodeNames":["n2"]}"#;
+    assert_eq!(names(&parse(inner).expect("parses")), ["n2"]);
+    let inner = r#"{"Pod":{"x":"\",\"Nodes\":null,\"NodeNames\":[\"n1\"]}"},"Nodes":null,"NodeNames":["n2"]}"#;
+    assert_eq!(names(&parse(inner).expect("parses")), ["n2"]);
+    for broken in [
+        r#"{"Pod":{"a":1,"Nodes":null,"NodeNames":["n1"]}"#,
+        r#"{"Pod":{"a":"x,"Nodes":null,"NodeNames":["n1"]}"#,
+        r#"{"Pod":null,"Nodes":null,"NodeNames":["n1"]}"#,
+        r#"{"Pod":{},"Nodes":null,"NodeNames":["n1"]]}"#,
+        r#"{"Pod":{},"Nodes":null,"NodeNames":["n1",]}"#,
+        "{\"Pod\":{},\"Nodes\":null,\"NodeNames\":[\"n\n1\"]}",
+    ] {
+        assert!(parse(broken).is_err(), "{broken}");
     }
 }
 
@@ -166,12 +188,15 @@ proptest::proptest! {
         if !odd.is_empty() {
             list = format!("{odd},{list}");
         }
-        let list = format!("[{space}{list}]");
-        let plain = PlainNames::of(&list).map(|plain| plain.0);
-        let usual = serde_json::from_str::<Vec<NodeName<'_>>>(&list);
-        if let Some(plain) = &plain {
-            proptest::prop_assert_eq!(Some(plain), usual.as_ref().ok());
+        let list = format!("{space}{list}");
+        let strings = |names: Vec<NodeName<'_>>| names.iter().map(|n| n.as_str().to_owned()).collect::<Vec<_>>();
+        let plain = plain_names(&list).map(strings);
+        let usual = serde_json::from_str::<Vec<NodeName<'_>>>(&format!("[{list}]")).ok().map(strings);
+        if plain.is_some() {
+            proptest::prop_assert_eq!(&plain, &usual);
         }
+        let body = format!(r#"{{"Pod":{{}},"Nodes":null,"NodeNames":[{list}]}}"#);
+        proptest::prop_assert_eq!(parse(&body).ok().map(|args| strings(args.names)), usual);
         let escaped = list.contains('\\');
         proptest::prop_assert_eq!(plain.is_some(), space.is_empty() && odd.is_empty() && !all.is_empty() && !escaped);
     }
