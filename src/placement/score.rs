@@ -40,7 +40,7 @@ pub struct Rank {
 pub(super) struct Best {
     pub(super) preference: u64,
     pub(super) key: Key,
-    /// Devices that could have served it and stay free.
+    /// Devices that could have served it and stay free; of a pod without devices, the node's free cards.
     pub(super) left: u32,
 }
 
@@ -65,13 +65,17 @@ impl Cost {
         ctx: Context<'_>,
         demand: &Demand,
         (node, ix): (&NodeEntry, NodeIx),
-        best: Best,
+        mut best: Best,
         parts: impl Iterator<Item = Part>,
     ) -> Self {
         let headroom = power::headroom(ctx, node);
         let watts = best.key.power.watts();
         // Who spreads leaves rests everywhere and means to.
         let vacancy = (!ctx.rules.spread).then(|| Vacancy::of(ctx, node, ix)).flatten();
+        if demand.is_empty() {
+            // Where the price is the same, the CPU beside free cards is spared: who needs all of it may not have been seen yet.
+            best.left = vacancy.map_or(0, |v| v.whole());
+        }
         let price = match vacancy {
             Some(vacancy) => vacancy.price(ctx, demand, vacancy.before(ctx), parts, watts),
             None => by_watts(watts),

@@ -13,9 +13,16 @@ use crate::snapshot::{NodeEntry, NodeIx, PoolHealth, PoolState};
 
 /// More cards than that are not looked at, and such a node loses nothing.
 const CARDS: usize = 16;
-/// What a watt weighs in thousandths of a card: a card that nobody can use is as bad as 500 W. Measured (loadtest
-/// `openb`) at 1 to 4: below, the draw rises, and above, cards are left over.
-const WATT: i64 = 2;
+/// A card that nobody can use is as bad as so many watts. Measured (loadtest `openb`) at 170 to 1000: above, the draw rises,
+/// and below, cards are left over; from 250 to 330 it is much the same.
+const CARD_WATTS: i64 = 250;
+/// CPUs wake by sockets: whoever needs a first core of one turns it on, and the rest of it costs little. So many threads, in
+/// thousandths, as in arXiv 2412.17484 (16 cores of two); where sockets have more, nodes in use are filled all the same.
+const SOCKET: u64 = 32_000;
+/// What that weighs. There it draws 105 W more than idle, but others will share it. Measured at 0 to 160: without, half
+/// full, 40 kW of 780 more are drawn by CPUs alone, and pods without cards take cores of nodes that the largest pods need
+/// whole; from 100 on fewer cards are given out.
+const SOCKET_WATTS: u64 = 75;
 /// Of what a node could take of pods for several cards, so much counts beside what is left over, in hundredths: else a
 /// node would be opened for whoever leaves nothing over on it.
 const SEVERAL: i64 = 5;
@@ -28,6 +35,8 @@ pub(super) struct Vacancy {
     cards: [u16; CARDS],
     len: usize,
     room: Room,
+    /// CPU of the node that is taken, in thousandths of a core.
+    busy: u32,
 }
 
 /// What a pod takes of one card, in thousandths: of how much that was left, how much.
@@ -46,10 +55,12 @@ impl Vacancy {
         if snapshot.mix.is_empty() {
             return None;
         }
+        let all = node.node.allocatable.unwrap_or(room);
         let mut vacancy = Self {
             cards: [0; CARDS],
             len: 0,
             room,
+            busy: all.cpu.saturating_sub(room.cpu),
         };
         for (state, visible) in snapshot.pools_of(node) {
             if *visible.health(&state.pool) != PoolHealth::Complete {
@@ -79,12 +90,19 @@ impl Vacancy {
         Some(self)
     }
 
+    /// Watts of the sockets that a pod turns on.
+    fn waking(&self, room: Room) -> u64 {
+        let sockets = |cpu: u64| cpu.div_ceil(SOCKET);
+        let busy = u64::from(self.busy);
+        (sockets(busy + u64::from(room.cpu)) - sockets(busy)) * SOCKET_WATTS
+    }
+
     /// Thousandths left of all cards.
-    pub(super) fn free(&self) -> u32 {
+    fn free(&self) -> u32 {
         self.cards[..self.len].iter().map(|left| u32::from(*left)).sum()
     }
 
-    fn whole(&self) -> u32 {
+    pub(super) fn whole(&self) -> u32 {
         self.cards[..self.len].iter().map(|left| u32::from(*left == CARD)).sum()
     }
 
@@ -153,8 +171,8 @@ impl Vacancy {
         i64::from(over) * 100 - several * SEVERAL * ROWS as i64
     }
 
-    /// What a choice costs that takes these parts and turns on cards of so many watts; in steps. Below 0 where less is lost
-    /// with it than without.
+    /// What a choice costs that takes these parts and turns on cards of so many watts, sockets of CPUs added; in steps. Below 0
+    /// where less is lost with it than without.
     pub(super) fn price(
         &self,
         ctx: Context<'_>,
@@ -163,16 +181,12 @@ impl Vacancy {
         parts: impl Iterator<Item = Part>,
         watts: u64,
     ) -> i64 {
+        let watts = watts.saturating_add(self.waking(demand.room));
         let Some(after) = self.after(demand.room, parts) else {
             return by_watts(watts);
         };
         let grows = (after.lost(&ctx.snapshot.mix) - before) / (100 * ROWS as i64);
-        step(
-            i64::try_from(watts)
-                .unwrap_or(i64::MAX / 4)
-                .saturating_mul(WATT)
-                .saturating_add(grows),
-        )
+        step(thousandths_of(watts).saturating_add(grows))
     }
 
     pub(super) fn before(&self, ctx: Context<'_>) -> i64 {
@@ -182,7 +196,13 @@ impl Vacancy {
 
 /// The price where nothing else is known.
 pub(super) fn by_watts(watts: u64) -> i64 {
-    step(i64::try_from(watts).unwrap_or(i64::MAX / 4).saturating_mul(WATT))
+    step(thousandths_of(watts))
+}
+
+/// Of a card that nobody can use.
+fn thousandths_of(watts: u64) -> i64 {
+    let watts = i64::try_from(watts).unwrap_or(i64::MAX);
+    watts.saturating_mul(i64::from(CARD)) / CARD_WATTS
 }
 
 fn step(price: i64) -> i64 {

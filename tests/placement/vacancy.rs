@@ -154,6 +154,32 @@ fn pods_without_devices_do_not_take_the_cpu_that_cards_need() {
 }
 
 #[test]
+fn a_socket_in_use_is_filled_before_another_is_turned_on() {
+    let mut world = World::new();
+    node(&mut world, "idle", 64, &[]);
+    node(&mut world, "used", 64, &[]);
+    seen(&mut world, 10);
+    run(&mut world, &needing("q", &[], 20), "used");
+    let nodes = ["idle", "used"];
+    assert_eq!(world.scores(&needing("p", &[], 12), &nodes), [8, 10]);
+    assert_eq!(
+        world.scores(&needing("p", &[], 13), &nodes),
+        [10, 10],
+        "one more on either"
+    );
+}
+
+/// Of a kind of pod that was not seen yet nothing is known, and it may need a whole node.
+#[test]
+fn pods_without_devices_go_where_fewest_cards_are_free() {
+    let mut world = World::new();
+    node(&mut world, "many", 200, &[gpu("a", "x", 300), gpu("b", "x", 300)]);
+    node(&mut world, "few", 200, &[gpu("a", "x", 300)]);
+    seen(&mut world, 10);
+    assert_eq!(world.scores(&needing("p", &[], 8), &["many", "few"]), [8, 10]);
+}
+
+#[test]
 fn what_is_asked_for_at_once_stays_whole() {
     let mut world = World::new();
     let cards = |n: usize| (0..n).map(|i| gpu(&format!("g{i}"), "x", 300)).collect::<Vec<_>>();
