@@ -7,7 +7,7 @@ mod logging;
 mod net;
 mod policy;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -22,7 +22,7 @@ use crate::cluster::Cluster;
 use crate::index::Index;
 use crate::leader::{self, Leadership};
 use crate::metrics::{Metrics, Readiness};
-use crate::placement::{self, Context, Demand, Rules};
+use crate::placement::{self, Context, Demand, Memo, Rules};
 use crate::policy::{Policy, PolicyClassifier};
 use crate::publish::{self, Fits, IndexHandle, Poke, Reader};
 use crate::selector::Selectors;
@@ -59,7 +59,7 @@ pub struct Core {
     /// None: there is one replica, which binds.
     pub leadership: Option<Leadership>,
     source: Arc<PolicySource>,
-    tasks: Arc<std::sync::Mutex<JoinSet<Ended>>>,
+    tasks: Arc<Mutex<JoinSet<Ended>>>,
     /// Ends the tasks that look after themselves.
     stop: CancellationToken,
 }
@@ -93,7 +93,7 @@ impl Core {
         let (stats, seen) = (running.stats, reader.clone());
         let shared = (reader.clone(), selectors.clone(), policy.clone());
         // Counted anew only where something has changed since the last look.
-        let counted = std::sync::Mutex::new(None);
+        let counted = Mutex::new(None);
         metrics.on_render(move |metrics| {
             let (snapshot, policy) = (shared.0.load(), shared.2.load_full());
             let mut counted = counted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -176,7 +176,7 @@ impl Core {
             binder,
             leadership: None,
             source: Arc::new(source),
-            tasks: Arc::new(std::sync::Mutex::new(tasks)),
+            tasks: Arc::new(Mutex::new(tasks)),
             stop,
         })
     }
@@ -249,7 +249,7 @@ impl Core {
         });
     }
 
-    fn tasks(&self) -> std::sync::MutexGuard<'_, JoinSet<Ended>> {
+    fn tasks(&self) -> MutexGuard<'_, JoinSet<Ended>> {
         self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -311,8 +311,10 @@ impl Core {
     }
 }
 
-/// What the poke task asks: would some node take the pod?
+/// What the poke task asks: would some node take the pod? Again and again while devices come free, of nodes that are the same as
+/// before but for one or two.
 fn fits(selectors: Arc<Selectors>, policy: Arc<ArcSwap<Policy>>) -> Arc<Fits> {
+    let memo = Mutex::new(Memo::default());
     Arc::new(move |snapshot, pod| {
         let rules = policy.load().rules();
         let snapshot = &*snapshot.as_seen_by(pod);
@@ -321,12 +323,22 @@ fn fits(selectors: Arc<Selectors>, policy: Arc<ArcSwap<Policy>>) -> Arc<Fits> {
             selectors: &selectors,
             rules: &rules,
         };
-        match Demand::of(context, pod) {
-            Ok(demand) => snapshot
-                .nodes()
-                .any(|(_, node)| placement::check(context, &demand, node).is_ok()),
-            Err(_) => false,
-        }
+        let Ok(demand) = Demand::of(context, pod) else {
+            return false;
+        };
+        let mut memo = memo.lock().unwrap_or_else(|poisoned| {
+            // What a panic has left half changed is not used again.
+            memo.clear_poison();
+            let mut memo = poisoned.into_inner();
+            *memo = Memo::default();
+            memo
+        });
+        memo.renew(snapshot);
+        let mut known = memo.about(context, &demand);
+        let mut verdicts = snapshot
+            .nodes()
+            .filter_map(|(ix, _)| known.check(context, &demand, ix).map(|v| v.is_ok()));
+        verdicts.any(|fits| fits)
     })
 }
 
