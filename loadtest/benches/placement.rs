@@ -33,9 +33,9 @@ fn shape(name: &str) -> (Prepared, Demand) {
 
 #[library_benchmark(setup = shape)]
 #[bench::one_of_8(args = ("1 of 8"), config = within(6_466))]
-#[bench::four_of_8(args = ("4 of 8, one group"), config = within(30_486))]
-#[bench::partitions(args = ("7 partitions"), config = within(80_007))]
-#[bench::all_of_16(args = ("All of 16"), config = within(74_068))]
+#[bench::four_of_8(args = ("4 of 8, one group"), config = within(32_311))]
+#[bench::partitions(args = ("7 partitions"), config = within(86_642))]
+#[bench::all_of_16(args = ("All of 16"), config = within(78_155))]
 #[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_426_772))]
 fn place((prepared, demand): (Prepared, Demand)) -> (Result<Placement, Refusal>, Prepared, Demand) {
     (black_box(prepared.place(&demand)), prepared, demand)
@@ -43,8 +43,8 @@ fn place((prepared, demand): (Prepared, Demand)) -> (Result<Placement, Refusal>,
 
 #[library_benchmark(setup = shape)]
 #[bench::one_of_8(args = ("1 of 8"), config = within(1_812))]
-#[bench::four_of_8(args = ("4 of 8, one group"), config = within(20_945))]
-#[bench::partitions(args = ("7 partitions"), config = within(64_591))]
+#[bench::four_of_8(args = ("4 of 8, one group"), config = within(22_194))]
+#[bench::partitions(args = ("7 partitions"), config = within(67_742))]
 #[bench::all_of_16(args = ("All of 16"), config = within(58_247))]
 #[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_419_048))]
 fn check((prepared, demand): (Prepared, Demand)) -> (Result<(), Refusal>, Prepared, Demand) {
