@@ -193,23 +193,10 @@ pub(super) fn over(view: &View<'_>, choice: &Choice) -> Option<Refusal> {
             }
             taken.push(adds.board);
             if adds.watts == UNKNOWN {
-                return Some(unknown(
-                    first_unknown(view, budget).unwrap_or(&view.devices[dev].info.device.name),
-                ));
+                return Some(unknown(&view.devices[dev].info.device.name));
             }
             needed = needed.saturating_add(adds.watts);
         }
     }
     Some(refusal(&budget.domain, needed))
-}
-
-/// Of several the first: which of them a search comes to is not the same for `check` and `place`, and one wants words.
-fn first_unknown<'v>(view: &'v View<'_>, budget: &Budget) -> Option<&'v Name> {
-    let offers = view.requests.iter().flat_map(|request| &request.offers);
-    let devices = offers
-        .filter(|offer| !offer.alternative.request.admin_access)
-        .flat_map(|offer| &offer.candidates)
-        .map(|candidate| candidate.dev);
-    let first = devices.filter(|dev| budget.adds[*dev].watts == UNKNOWN).min()?;
-    Some(&view.devices[first].info.device.name)
 }

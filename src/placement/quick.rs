@@ -189,7 +189,6 @@ impl<'a> Tally<'a> {
         s.wished += allowed.count_ones();
         s.agreed = s.free;
         s.roomy = s.tolerated;
-        let mut unknown = 0;
         for group in &summary.groups {
             let of_group = alive & group.devices.word(word);
             if of_group == 0 {
@@ -197,18 +196,15 @@ impl<'a> Tally<'a> {
             }
             self.classed |= group.class.is_some();
             let n = (of_group & usable).count_ones();
-            if group.class.is_some() && group.watts.is_none() {
-                unknown |= of_group & usable;
+            if n > 0 && group.class.is_some() && group.watts.is_none() {
+                let at = word * 64 + (of_group & usable).trailing_zeros() as usize;
+                self.unknown = self.unknown.or(state.pool.devices.get(at).map(|d| &d.device.name));
             }
             let wiring = self.wiring.filter(|_| self.links && n > 0);
             // Also where nothing of it is left: of equal classes the one that is listed first is taken.
             let kind = self.kind(group.class.as_ref(), group.watts)?;
             kind.usable += n;
             kind.cards |= wiring.map_or(0, |w| w.cards_of_word(of_node, word, of_group & usable));
-        }
-        if unknown != 0 && self.unknown.is_none() {
-            let at = word * 64 + unknown.trailing_zeros() as usize;
-            self.unknown = state.pool.devices.get(at).map(|d| &d.device.name);
         }
         Some(())
     }
