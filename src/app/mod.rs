@@ -314,7 +314,7 @@ impl Core {
 /// What the poke task asks: would some node take the pod? Again and again while devices come free, of nodes that are the same as
 /// before but for one or two.
 fn fits(selectors: Arc<Selectors>, policy: Arc<ArcSwap<Policy>>) -> Arc<Fits> {
-    let memo = Mutex::new(Memo::default());
+    let kept = Mutex::new(Memo::default());
     Arc::new(move |snapshot, pod| {
         let rules = policy.load().rules();
         let snapshot = &*snapshot.as_seen_by(pod);
@@ -326,19 +326,15 @@ fn fits(selectors: Arc<Selectors>, policy: Arc<ArcSwap<Policy>>) -> Arc<Fits> {
         let Ok(demand) = Demand::of(context, pod) else {
             return false;
         };
-        let mut memo = memo.lock().unwrap_or_else(|poisoned| {
-            // What a panic has left half changed is not used again.
-            memo.clear_poison();
-            let mut memo = poisoned.into_inner();
-            *memo = Memo::default();
-            memo
-        });
+        let kept = || kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Taken out: what a panic leaves half changed is not put back.
+        let mut memo = std::mem::take(&mut *kept());
         memo.renew(snapshot);
         let mut known = memo.about(context, &demand);
-        let mut verdicts = snapshot
-            .nodes()
-            .filter_map(|(ix, _)| known.check(context, &demand, ix).map(|v| v.is_ok()));
-        verdicts.any(|fits| fits)
+        let mut takes = |ix| known.check(context, &demand, ix).is_some_and(|verdict| verdict.is_ok());
+        let fits = snapshot.nodes().any(|(ix, _)| takes(ix));
+        *kept() = memo;
+        fits
     })
 }
 

@@ -175,9 +175,7 @@ impl<'a> Attempt<'a> {
             Ok(placed) => placed,
             // The cache may be a moment behind the scheduler's.
             Err(no) if matches!(no.reason, Reason::ClaimMissing | Reason::UnknownNode) => {
-                // Who waits writes nothing.
-                drop(turn);
-                self.news(snapshot.version).await;
+                self.news(turn, snapshot.version).await;
                 return Ok(Round::again(no));
             }
             Err(no) => return Err(no.into()),
@@ -185,15 +183,13 @@ impl<'a> Attempt<'a> {
         // Another pod's bind is giving the claim these devices: a moment later they are there to share, or free.
         if let Some(coming) = placed.iter().find(|p| p.existing && p.claim.allocation.is_none()) {
             let what = format!("ResourceClaim {} is being allocated for another pod", coming.claim.key);
-            drop(turn);
-            self.news(snapshot.version).await;
+            self.news(turn, snapshot.version).await;
             return Ok(Round::again(BindError::new(BindFailure::Conflict, what)));
         }
         let reserved = match self.reserve(pod, &placed).await {
             Ok(id) => id,
             Err(conflict) => {
-                drop(turn);
-                self.news(snapshot.version).await;
+                self.news(turn, snapshot.version).await;
                 return Ok(Round::again(BindError::new(BindFailure::Conflict, conflict)));
             }
         };
@@ -310,7 +306,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// A newer snapshot than `version`, or the end of our patience.
-    async fn news(&self, version: u64) {
+    async fn news(&self, turn: Option<Turn>, version: u64) {
+        // Who waits writes nothing.
+        drop(turn);
         let until = (Instant::now() + NEWS).min(self.deadline);
         let mut reader = self.shared.reader.clone();
         // What was sent to the index before is then visible.

@@ -77,12 +77,13 @@ impl Quantity {
             .flatten()
     }
 
-    /// What the size of a memory or a model says, in bytes: a whole number. None below a MiB: the unit was forgotten.
+    /// The least that is taken for the size of a memory or a model, in bytes: of less the unit was forgotten.
+    pub const LEAST_SIZE: i64 = 1 << 20;
+
+    /// What such a size says, in bytes: a whole number.
     pub fn size(text: &str) -> Option<i64> {
-        text.parse::<Self>()
-            .ok()?
-            .as_integer()
-            .filter(|bytes| *bytes >= 1 << 20)
+        let bytes = text.parse::<Self>().ok()?.as_integer()?;
+        (bytes >= Self::LEAST_SIZE).then_some(bytes)
     }
 
     pub fn is_zero(self) -> bool {

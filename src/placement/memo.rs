@@ -182,17 +182,14 @@ impl Memo {
     pub fn renew(&mut self, snapshot: &Snapshot) -> bool {
         let mut stale: Vec<u32> = vec![];
         let (mut moved, mut rewired) = (false, false);
-        if !self.nodes.is_same(&snapshot.nodes) {
-            for at in self.nodes.changed(&snapshot.nodes) {
-                let [old, new] = [&self.nodes, &snapshot.nodes].map(|nodes| nodes.get(at));
-                // Nodes are relabelled and tainted all the time; names and pools stay, and to go through all of them takes longer
-                // than the rest of a request.
-                moved |= old.map(|n| &n.node.name) != new.map(|n| &n.node.name);
-                let wires =
-                    |n: &Arc<NodeEntry>| (n.pools.iter().map(|v| v.pool).collect::<Vec<_>>(), n.domains.clone());
-                rewired |= old.map(wires) != new.map(wires);
-                stale.push(at);
-            }
+        for at in self.nodes.changed(&snapshot.nodes) {
+            let [old, new] = [&self.nodes, &snapshot.nodes].map(|nodes| nodes.get(at));
+            // Nodes are relabelled and tainted all the time; names and pools stay, and to go through all of them takes longer
+            // than the rest of a request.
+            moved |= old.map(|n| &n.node.name) != new.map(|n| &n.node.name);
+            let wires = |n: &Arc<NodeEntry>| (n.pools.iter().map(|v| v.pool).collect::<Vec<_>>(), n.domains.clone());
+            rewired |= old.map(wires) != new.map(wires);
+            stale.push(at);
         }
         if rewired {
             let pools = |(ix, n): (NodeIx, &Arc<NodeEntry>)| {
@@ -206,10 +203,8 @@ impl Memo {
             self.of_pool = Readers::of(snapshot.nodes().flat_map(pools).collect());
             self.of_domain = Readers::of(snapshot.nodes().flat_map(domains).collect());
         }
-        if !self.pools.is_same(&snapshot.pools) {
-            let pools = self.pools.changed(&snapshot.pools);
-            stale.extend(pools.flat_map(|pool| self.of_pool.get(pool as usize)));
-        }
+        let pools = self.pools.changed(&snapshot.pools);
+        stale.extend(pools.flat_map(|pool| self.of_pool.get(pool as usize)));
         let (old, new) = (&self.power, &snapshot.power);
         if !Arc::ptr_eq(&old.uses, &new.uses) {
             let all = 0..old.uses.len().max(new.uses.len());

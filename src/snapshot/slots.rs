@@ -96,7 +96,10 @@ impl<T: Clone + Same> Slots<T> {
 
     /// Positions whose content is not the very same, in order.
     pub fn changed<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = u32> + 'a {
-        let blocks = self.blocks.len().max(other.blocks.len());
+        let blocks = match self.is_same(other) {
+            true => 0,
+            false => self.blocks.len().max(other.blocks.len()),
+        };
         let differ = move |block: &usize| match (self.blocks.get(*block), other.blocks.get(*block)) {
             (Some(a), Some(b)) => !Arc::ptr_eq(a, b),
             _ => true,

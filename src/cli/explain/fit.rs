@@ -33,11 +33,9 @@ impl FromStr for Size {
         let bytes = size
             .filter(|nanos| *nanos > 0)
             .map(|nanos| (nanos - 1) / 1_000_000_000 + 1);
-        // Less than a MiB is a number whose unit was forgotten.
-        let bytes = bytes
-            .filter(|bytes| *bytes >= 1 << 20)
-            .and_then(|bytes| i64::try_from(bytes).ok());
+        let bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
         bytes
+            .filter(|bytes| *bytes >= Quantity::LEAST_SIZE)
             .map(Self)
             .ok_or_else(|| "write a size with its unit, like 14Gi".to_owned())
     }
