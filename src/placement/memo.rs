@@ -289,9 +289,11 @@ impl Answers<'_> {
         }
     }
 
-    /// Whether `check` of the node is remembered.
-    pub fn knows(&self, node: NodeIx) -> bool {
-        self.column.as_ref().is_some_and(|c| c.verdicts.find(node).is_some())
+    /// Which of the verdicts that are remembered `check` of the node is: the same of two nodes means the same answer, as long
+    /// as neither is forgotten. None: it is not remembered.
+    #[inline]
+    pub fn remembered(&self, node: NodeIx) -> Option<usize> {
+        self.column.as_ref()?.verdicts.find(node)
     }
 
     #[inline]
@@ -333,7 +335,7 @@ impl Answers<'_> {
         ctx: Context<'_>,
         demand: &Demand,
         ix: NodeIx,
-        (order, at): (u32, usize),
+        (order, at): (u32, u32),
     ) {
         let kept = self.column.as_ref().and_then(|column| {
             let at = column.costs.find(ix)?;

@@ -78,7 +78,7 @@ proptest! {
                     nodes.sort_by_key(|(_, n)| &n.node.name);
                     // Whatever order they are asked for in.
                     for (at, order) in (0..nodes.len()).rev().enumerate() {
-                        known.add_to(&mut fitting, ctx, &demand, nodes[order].0, (order as u32, at));
+                        known.add_to(&mut fitting, ctx, &demand, nodes[order].0, (order as u32, at as u32));
                     }
                     let asked: Vec<_> = nodes.iter().rev().map(|(_, node)| *node).collect();
                     prop_assert_eq!(fitting.scores(&demand, asked.len()), placement::scores(ctx, &demand, &asked));
