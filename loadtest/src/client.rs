@@ -26,7 +26,12 @@ pub(crate) fn tls_config(pki: &std::path::Path, protocol: Protocol) -> anyhow::R
     }
     let chain = CertificateDer::pem_file_iter(pki.join("client.crt"))?.collect::<Result<_, _>>()?;
     let key = PrivateKeyDer::from_pem_file(pki.join("client.key"))?;
-    let mut config = rustls::ClientConfig::builder()
+    // In the order of Go, whose first choice the server takes: of the two AES it is the other one here.
+    let mut provider = rustls::crypto::ring::default_provider();
+    let first = rustls::CipherSuite::TLS13_AES_128_GCM_SHA256;
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != first);
+    let mut config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, key)?;
     config.alpn_protocols = vec![match protocol {
