@@ -1,8 +1,10 @@
 //! The measurements of wattlane, so that anyone can repeat them. See loadtest/README.md.
 
+mod abuse;
 mod admission;
 mod allocate;
 mod apiserver;
+mod bodies;
 mod chart;
 mod churn;
 mod class;
@@ -52,6 +54,8 @@ enum Scenario {
     Admission(admission::Args),
     /// filter and prioritize while the cluster changes, and how long a change takes to be seen
     Churn(churn::Args),
+    /// The client of verbs beside others who send bodies that are large, cut off or slow
+    Bodies(bodies::Args),
     /// Resident memory with a large cluster known, and the time to the first answer
     Memory(memory::Args),
     #[command(hide = true)]
@@ -91,6 +95,7 @@ async fn run(cli: &Cli, name: &str) -> anyhow::Result<()> {
         Scenario::Verbs(args) => (verbs::run(args).await?.into(), verbs::table, verbs::CHARTS),
         Scenario::Admission(args) => (admission::run(args).await?.into(), admission::table, admission::CHARTS),
         Scenario::Churn(args) => (churn::run(args).await?.into(), churn::table, churn::CHARTS),
+        Scenario::Bodies(args) => (bodies::run(args).await?.into(), bodies::table, bodies::CHARTS),
         Scenario::Memory(args) => (memory::run(args).await?.into(), memory::table, memory::CHARTS),
         Scenario::Watched(args) => return watched::run(args).await,
         Scenario::Loop(args) => (Box::pin(closed::run(args)).await?.into(), closed::table, closed::CHARTS),

@@ -63,6 +63,8 @@ mod tests {
             "churn --rate 0",
             "memory --nodes 0",
             "memory --runs 0",
+            "bodies --abuse-per-second 0",
+            "bodies --slow 0",
             "loop --nodes 0",
             "loop --pods 0",
             "loop --runs 0",
