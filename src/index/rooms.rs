@@ -64,11 +64,11 @@ impl Index {
     /// The node came, changed, or has other pods.
     pub(super) fn settle_room(&mut self, name: &Name) {
         let spent = self.rooms.spent.get(name).copied().unwrap_or_default();
+        // Names of nodes come and go for ever.
+        if spent == (0, 0) {
+            self.rooms.spent.remove(name);
+        }
         let Some(ix) = self.snapshot.node_ix(name) else {
-            // Of a node that is not there (yet) only its pods are known.
-            if spent == (0, 0) {
-                self.rooms.spent.remove(name);
-            }
             return;
         };
         let left = |all: u32, spent: u64| u32::try_from(u64::from(all).saturating_sub(spent)).unwrap_or(0);
@@ -174,5 +174,45 @@ fn several(claim: &Claim) -> Option<u16> {
     match wanted.count {
         Count::Exactly(n @ 2..) if wanted.capacity.is_empty() && !wanted.admin_access => u16::try_from(n).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::index::{Change, Kind};
+    use crate::policy::{Policy, PolicyClassifier};
+    use crate::selector::Selectors;
+
+    /// As with an autoscaler: a node, its pods, its pods gone, the node gone; or the node first.
+    #[test]
+    fn nothing_is_kept_of_nodes_that_came_and_went() {
+        let policy = json!({"apiVersion": "wattlane.dev/v1alpha1", "kind": "PlacementPolicy"}).to_string();
+        let policy = Policy::read(&policy, &Selectors::new()).expect("a policy");
+        let mut index = Index::new(Arc::new(PolicyClassifier::new(Arc::new(policy))));
+        let object = |value| crate::convert::object(&value).expect("readable").expect("known");
+        for i in 0..20 {
+            let name = format!("n{i}");
+            let meta = json!({"name": name, "namespace": "ns", "uid": name});
+            let spec = json!({"nodeName": name, "containers": [{"name": "c", "resources": {"requests": {"cpu": 1}}}]});
+            index.apply(Change::Upsert(object(
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": meta,
+                "status": {"allocatable": {"cpu": 4, "memory": "1Gi"}}}),
+            )));
+            index.apply(Change::Upsert(object(
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}),
+            )));
+            assert_eq!(index.rooms.spent.len(), 1);
+            let mut gone = [
+                Change::Remove(Kind::Pod, Key::new("ns", name.as_str())),
+                Change::Remove(Kind::Node, Key::new("", name.as_str())),
+            ];
+            gone.rotate_left(i % 2);
+            gone.into_iter().for_each(|change| index.apply(change));
+            index.publish();
+            assert_eq!((index.rooms.spent.len(), index.rooms.pods.len()), (0, 0), "{i}");
+        }
     }
 }

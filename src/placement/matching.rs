@@ -45,12 +45,9 @@ impl SelectorUse {
 
     /// What the selector says of every device of the pool, evaluated if it is not known already.
     pub(super) fn of<T>(&self, pool: &Pool, read: impl FnOnce(&Verdicts) -> T) -> T {
-        let id = self.selector.id;
-        match pool.masks.peek(id) {
-            Some(known) => read(known),
-            // The id is unique in the process and never reused, and the pool's devices never change.
-            None => read(&pool.masks.get_or(id, || Arc::new(self.evaluate(pool)))),
-        }
+        // The id is unique in the process and never reused, and the pool's devices never change.
+        let found = || Arc::new(self.evaluate(pool));
+        pool.masks.with(self.selector.id, found, |verdicts| read(verdicts))
     }
 
     fn evaluate(&self, pool: &Pool) -> Verdicts {

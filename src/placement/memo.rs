@@ -2,15 +2,16 @@
 //! nodes, of which a bind changes one.
 //!
 //! Exact, not a guess. A verdict is kept under everything of the pod that the quick path reads (`Ask`), and only as
-//! long as the node, the pools it sees and what is drawn of its power domains are the very ones it was found for: the
-//! memo holds them, so that no other can be at their address. What the quick path leaves to a search is not kept.
+//! long as policy's rules, the node, the pools it sees and what is drawn of its power domains are the very ones it was
+//! found for: the memo holds them, so that no other can be at their address. What the quick path leaves to a search is
+//! not kept.
 
 use std::sync::Arc;
 
 use super::demand::{Demand, Meant};
 use super::score::{Cost, Fitting, Rank};
 use super::wish::Wishes;
-use super::{Context, Topology, check, quick};
+use super::{Context, Rules, Topology, check, quick};
 use crate::model::{DeviceRequest, Name, Refusal, Room};
 use crate::snapshot::{Mix, NodeEntry, NodeIx, PoolState, Power, Slots, Snapshot};
 
@@ -27,6 +28,8 @@ pub struct Memo {
     power: Power,
     rooms: Slots<Room>,
     mix: Arc<Mix>,
+    /// What policy said when all of this was found out.
+    rules: Rules,
     /// By position of a pool, and of a power domain: the nodes that it is a matter of.
     of_pool: Readers,
     of_domain: Readers,
@@ -242,6 +245,10 @@ impl Memo {
     /// Answers for one pod, in the snapshot of the last `renew`.
     pub fn about<'m>(&'m mut self, ctx: Context<'_>, demand: &Demand) -> Answers<'m> {
         debug_assert!(self.pools.is_same(&ctx.snapshot.pools) && self.nodes.is_same(&ctx.snapshot.nodes));
+        if self.rules != *ctx.rules {
+            self.columns.clear();
+            self.rules = ctx.rules.clone();
+        }
         let column = Ask::of(ctx, demand).map(|ask| self.column(ask));
         Answers {
             column: column.map(|at| &mut self.columns[at]),
@@ -289,9 +296,11 @@ impl Answers<'_> {
         }
     }
 
-    /// Whether `check` of the node is remembered.
-    pub fn knows(&self, node: NodeIx) -> bool {
-        self.column.as_ref().is_some_and(|c| c.verdicts.find(node).is_some())
+    /// Which of the verdicts that are remembered `check` of the node is: the same of two nodes means the same answer, as long
+    /// as neither is forgotten. None: it is not remembered.
+    #[inline]
+    pub fn remembered(&self, node: NodeIx) -> Option<usize> {
+        self.column.as_ref()?.verdicts.find(node)
     }
 
     #[inline]
@@ -333,7 +342,7 @@ impl Answers<'_> {
         ctx: Context<'_>,
         demand: &Demand,
         ix: NodeIx,
-        (order, at): (u32, usize),
+        (order, at): (u32, u32),
     ) {
         let kept = self.column.as_ref().and_then(|column| {
             let at = column.costs.find(ix)?;

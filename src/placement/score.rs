@@ -155,11 +155,11 @@ pub fn has_say(ctx: Context<'_>, demand: &Demand) -> bool {
 /// Extender scores, 0 to 10, in the order of `nodes`. The best node alone has 10; equal nodes are ordered by name. A
 /// node that does not fit has 0.
 pub fn scores(ctx: Context<'_>, demand: &Demand, nodes: &[&Arc<NodeEntry>]) -> Vec<u8> {
-    let mut by_name: Vec<usize> = (0..nodes.len()).collect();
-    by_name.sort_by_key(|at| &nodes[*at].node.name);
+    let mut by_name: Vec<(u32, &Arc<NodeEntry>)> = (0..).zip(nodes.iter().copied()).collect();
+    by_name.sort_by_key(|(_, entry)| &entry.node.name);
     let mut fitting = Fitting::default();
-    for (order, at) in (0..).zip(by_name) {
-        let ix = ctx.snapshot.node_ix(&nodes[at].node.name);
+    for (order, (at, entry)) in (0..).zip(by_name) {
+        let ix = ctx.snapshot.node_ix(&entry.node.name);
         if let Some(rank) = ix.and_then(|ix| rank(ctx, demand, ix)) {
             fitting.add(rank, order, at);
         }
@@ -187,13 +187,21 @@ struct Fit {
     /// What orders nodes of equal rank.
     order: u32,
     /// Position among the scores.
-    at: usize,
+    at: u32,
 }
 
 impl Fitting {
+    /// For so many nodes at most.
+    pub fn with_capacity(nodes: usize) -> Self {
+        Self {
+            nodes: Vec::with_capacity(nodes),
+            ..Self::default()
+        }
+    }
+
     /// A node that fits, with its place in the order of all names, which orders those of equal rank, and its position among
     /// the scores.
-    pub fn add(&mut self, rank: Rank, order: u32, at: usize) {
+    pub fn add(&mut self, rank: Rank, order: u32, at: u32) {
         let first = self.ranks.len().saturating_sub(LOOK_BACK);
         let known = self.ranks[first..].iter().rposition(|known| *known == rank);
         let rank = match known {
@@ -209,7 +217,7 @@ impl Fitting {
 
     /// The same for a node of which the memo keeps what its rank comes from.
     #[inline]
-    pub(super) fn add_kept(&mut self, kept: usize, order: u32, at: usize, rank: impl FnOnce() -> Rank) {
+    pub(super) fn add_kept(&mut self, kept: usize, order: u32, at: u32, rank: impl FnOnce() -> Rank) {
         let known = self.of_kept.get(kept).and_then(|known| known.checked_sub(1));
         let rank = known.unwrap_or_else(|| {
             self.ranks.push(rank());
@@ -222,26 +230,37 @@ impl Fitting {
 
     /// So many, 0 for what does not fit. Of a pod without devices equal nodes have equal scores: which of them is better is for the
     /// scheduler to say.
-    pub fn scores(&self, demand: &Demand, len: usize) -> Vec<u8> {
+    pub fn scores(self, demand: &Demand, len: usize) -> Vec<u8> {
         let places = self.places();
         let place = |fit: &Fit| places[fit.rank as usize];
-        let alike = demand.is_empty();
-        let worst = places.iter().max().map_or(1, |worst| (*worst).max(1));
-        let others = (self.nodes.len() as u32).saturating_sub(1).max(1);
         let best = u32::from(BEST);
-        let sorted = counted(&counted(&self.nodes, |fit| fit.order), place);
+        let sorted = counted(counted(self.nodes, |fit| fit.order), place);
         let mut scores = vec![0; len];
-        for (at, fit) in (0..).zip(&sorted) {
-            let score = match at {
-                // The next best is two below: no plugin of the scheduler should make up for it by itself.
-                _ if alike && place(fit) == 0 => best,
-                _ if alike => best - 2 - (place(fit) - 1) * (best - 2) / worst,
-                0 => best,
-                // 9 for the second, down to 1 for the last: better than not fitting.
-                _ => best - 1 - (at - 1) * (best - 2) / others,
-            };
-            if let Some(slot) = scores.get_mut(fit.at) {
+        let mut set = |fit: &Fit, score: u32| {
+            if let Some(slot) = scores.get_mut(fit.at as usize) {
                 *slot = u8::try_from(score).unwrap_or(0);
+            }
+        };
+        if demand.is_empty() {
+            let worst = places.iter().max().map_or(1, |worst| (*worst).max(1));
+            for fit in &sorted {
+                // The next best is two below: no plugin of the scheduler should make up for it by itself.
+                let below = |place: u32| best - 2 - (place - 1) * (best - 2) / worst;
+                set(fit, if place(fit) == 0 { best } else { below(place(fit)) });
+            }
+            return scores;
+        }
+        let Some((first, others)) = sorted.split_first() else {
+            return scores;
+        };
+        set(first, best);
+        // 9 for the second, down to 1 for the last: better than not fitting.
+        let (mut score, mut down) = (best - 1, 0);
+        for fit in others {
+            set(fit, score);
+            down += best - 2;
+            while down >= others.len() as u32 {
+                (score, down) = (score.saturating_sub(1), down - others.len() as u32);
             }
         }
         scores
@@ -262,9 +281,9 @@ impl Fitting {
 
 /// In the order of keys, equal ones as they were. Keys are places and positions: there are not many more of them than nodes of
 /// the cluster, and to count them takes a tenth of comparing them.
-fn counted(fits: &[Fit], key: impl Fn(&Fit) -> u32) -> Vec<Fit> {
+fn counted(fits: Vec<Fit>, key: impl Fn(&Fit) -> u32) -> Vec<Fit> {
     if fits.is_sorted_by_key(&key) {
-        return fits.to_vec();
+        return fits;
     }
     let most = fits.iter().map(&key).max().unwrap_or(0);
     let mut next = vec![0; most as usize + 2];
@@ -274,8 +293,8 @@ fn counted(fits: &[Fit], key: impl Fn(&Fit) -> u32) -> Vec<Fit> {
         sum += *start;
         *start = sum;
     });
-    let mut sorted = fits.to_vec();
-    for fit in fits {
+    let mut sorted = fits.clone();
+    for fit in &fits {
         let at = &mut next[key(fit) as usize];
         sorted[*at] = *fit;
         *at += 1;
@@ -293,11 +312,11 @@ mod tests {
         /// As sorting would have it; equal ones stay as they were.
         #[test]
         fn counting_sorts(keys in prop::collection::vec(0_u32..50, 0..40)) {
-            let fit = |(at, key): (usize, &u32)| Fit { rank: 0, order: *key, at };
-            let fits: Vec<Fit> = keys.iter().enumerate().map(fit).collect();
-            let mut expected: Vec<(u32, usize)> = fits.iter().map(|fit| (fit.order, fit.at)).collect();
+            let fit = |(at, key): (u32, &u32)| Fit { rank: 0, order: *key, at };
+            let fits: Vec<Fit> = (0..).zip(&keys).map(fit).collect();
+            let mut expected: Vec<(u32, u32)> = fits.iter().map(|fit| (fit.order, fit.at)).collect();
             expected.sort_unstable();
-            let sorted: Vec<_> = counted(&fits, |fit| fit.order).iter().map(|fit| (fit.order, fit.at)).collect();
+            let sorted: Vec<_> = counted(fits, |fit| fit.order).iter().map(|fit| (fit.order, fit.at)).collect();
             prop_assert_eq!(sorted, expected);
         }
     }

@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use crate::publish::{IndexHandle, Reader};
 use crate::selector::Selectors;
 use crate::snapshot::{HoldId, Snapshot};
-use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, NodeName, Verdicts};
+use crate::wire::{AdmissionAnswer, AdmissionRequest, BindArgs, ExtenderArgs, Verdicts};
 
 /// How long filter waits for a claim that the scheduler has seen and our watch has not. Refused, the pod would
 /// wait for the next event about it.
@@ -155,20 +155,28 @@ impl Service for Handlers {
                 let mut turn = self.turns.take().await;
                 let Turn { desk, pace, .. } = &mut turn;
                 desk.renew(snapshot);
-                let (names, mut known) = (&mut desk.names, desk.memo.about(context, &demand));
-                let mut last = None;
-                let mut judge = |name: &NodeName<'_>| {
-                    let found = names.find(name.as_str(), last);
-                    last = found.or(last);
-                    let result = found.and_then(|found| known.check(context, &demand, names.node(found)?));
-                    let result = result.unwrap_or(Err(&unknown));
-                    tally.count(result);
-                    verdicts.push(result.err().map(|refusal| &refusal.message));
-                };
-                for names in args.names.chunks(STRIDE) {
-                    names.iter().for_each(&mut judge);
+                let (mut walk, mut known) = (desk.names.walk(), desk.memo.about(context, &demand));
+                let mut names = args.names.iter();
+                // Neighbours are mostly alike, and a verdict that is the last one again is not looked at.
+                let mut before = None;
+                for _ in 0..args.names.len().div_ceil(STRIDE) {
+                    for name in names.by_ref().take(STRIDE) {
+                        let node = walk.find(name).map(|(_, ix)| ix);
+                        let remembered = node.and_then(|ix| known.remembered(ix));
+                        if remembered.is_some() && remembered == before {
+                            verdicts.repeat();
+                            tally.repeat();
+                            continue;
+                        }
+                        let result = node.and_then(|ix| known.check(context, &demand, ix));
+                        let refusal = result.unwrap_or(Err(&unknown)).err();
+                        tally.count(refusal);
+                        verdicts.push(refusal.map(|refusal| &refusal.message));
+                        before = node.and_then(|ix| known.remembered(ix));
+                    }
                     pace.step().await;
                 }
+                tally.fit = verdicts.fit();
                 judged = tally.refused[Reason::UnknownNode as usize] == 0;
                 match tally.fit {
                     0 => holds::say_held((desk, pace), context, &demand, &args.names, &mut verdicts).await,
@@ -176,7 +184,7 @@ impl Service for Handlers {
                     1 => {
                         let left = verdicts.fitting().next();
                         wanted = left.and_then(|at| {
-                            let node = args.names.get(at)?.as_str();
+                            let node = args.names.get(at)?;
                             holds::wanted(context, &demand, &asked.pod, node)
                         });
                     }
@@ -213,19 +221,15 @@ impl Service for Handlers {
         let mut turn = self.turns.take().await;
         let Turn { desk, pace, .. } = &mut turn;
         desk.renew(snapshot);
-        let (names, mut known) = (&mut desk.names, desk.memo.about(context, &demand));
-        let mut fitting = Fitting::default();
-        let mut last = None;
-        let mut judge = |(at, name): (usize, &NodeName<'_>)| {
-            let found = names.find(name.as_str(), last);
-            last = found.or(last);
-            let node = found.and_then(|found| Some((found, names.node(found)?)));
-            if let Some((order, ix)) = node {
-                known.add_to(&mut fitting, context, &demand, ix, (order, at));
+        let (mut walk, mut known) = (desk.names.walk(), desk.memo.about(context, &demand));
+        let mut fitting = Fitting::with_capacity(args.names.len());
+        let mut names = (0..).zip(args.names.iter());
+        for _ in 0..args.names.len().div_ceil(STRIDE) {
+            for (at, name) in names.by_ref().take(STRIDE) {
+                if let Some((order, ix)) = walk.find(name) {
+                    known.add_to(&mut fitting, context, &demand, ix, (order, at));
+                }
             }
-        };
-        for (nth, names) in args.names.chunks(STRIDE).enumerate() {
-            (nth * STRIDE..).zip(names).for_each(&mut judge);
             pace.step().await;
         }
         let scores = fitting.scores(&demand, args.names.len());
@@ -233,7 +237,7 @@ impl Service for Handlers {
         let best = scores
             .iter()
             .position(|score| *score == placement::BEST && !demand.is_empty());
-        let wanted = best.and_then(|best| holds::wanted(context, &demand, &asked.pod, args.names[best].as_str()));
+        let wanted = best.and_then(|best| holds::wanted(context, &demand, &asked.pod, args.names.get(best)?));
         // Waiting needs no core.
         drop(turn);
         if let Some(wanted) = wanted {
@@ -325,13 +329,21 @@ fn record(pod: &Pod) {
 struct Tally {
     fit: usize,
     refused: [usize; Reason::ALL.len()],
+    /// Why the last one was refused.
+    last: Option<Reason>,
 }
 
 impl Tally {
-    fn count(&mut self, result: Result<(), &Refusal>) {
-        match result {
-            Ok(()) => self.fit += 1,
-            Err(refusal) => self.refused[refusal.reason as usize] += 1,
+    fn count(&mut self, refusal: Option<&Refusal>) {
+        self.last = refusal.map(|refusal| refusal.reason);
+        self.repeat();
+    }
+
+    /// As the one before.
+    #[inline]
+    fn repeat(&mut self) {
+        if let Some(reason) = self.last {
+            self.refused[reason as usize] += 1;
         }
     }
 

@@ -11,7 +11,7 @@ use crate::index::Reservation;
 use crate::metrics::GivenBack;
 use crate::model::{Name, Pod};
 use crate::placement::{self, Context, Demand};
-use crate::wire::{NodeName, Verdicts};
+use crate::wire::{NodeNames, Verdicts};
 
 /// How long an answer waits for its hold. Without one it is as good; only the bind may meet a conflict.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ pub(super) async fn say_held(
     (desk, pace): (&mut Desk, &mut Pace),
     context: Context<'_>,
     demand: &Demand,
-    nodes: &[NodeName<'_>],
+    nodes: &NodeNames<'_>,
     verdicts: &mut Verdicts,
 ) {
     let Some(free) = context.snapshot.without_holds() else {
@@ -40,16 +40,13 @@ pub(super) async fn say_held(
         snapshot: &free,
         ..context
     };
-    let (names, known) = (&mut desk.names, desk.memo.about(lifted, demand));
+    let (mut walk, known) = (desk.names.walk(), desk.memo.about(lifted, demand));
     let words = Name::from(placement::HELD);
-    let mut last = None;
-    for (nth, few) in nodes.chunks(STRIDE).enumerate() {
-        for (at, name) in (nth * STRIDE..).zip(few) {
-            let found = names.find(name.as_str(), last);
-            last = found.or(last);
-            let ix = found.and_then(|found| names.node(found));
-            let untouched = ix.is_none_or(|ix| known.knows(ix));
-            if !untouched && placement::only_held(context, &free, demand, name.as_str()) {
+    let mut names = nodes.iter().enumerate();
+    for _ in 0..nodes.len().div_ceil(STRIDE) {
+        for (at, name) in names.by_ref().take(STRIDE) {
+            let untouched = walk.find(name).is_none_or(|(_, ix)| known.remembered(ix).is_some());
+            if !untouched && placement::only_held(context, &free, demand, name) {
                 verdicts.replace(at, &words);
             }
         }

@@ -43,7 +43,7 @@ pub(super) async fn filter(service: &impl Service, body: &[u8]) -> Answer {
     };
     match service.filter(&args).await {
         Ok(verdicts) => {
-            let outcome = if verdicts.fitting().next().is_none() && !args.names.is_empty() {
+            let outcome = if verdicts.fit() == 0 && !args.names.is_empty() {
                 Outcome::Refused
             } else {
                 Outcome::Ok

@@ -1,86 +1,46 @@
-//! Which devices of a pool a selector accepts, remembered beside the pool's content.
+//! What selectors say of a pool's devices, remembered beside its content.
 //!
-//! An append-only list of set-once cells: readers never lock, two that race compute the same value and
-//! one of them wins. The pool's content is immutable, so an entry can never be stale; a republished
-//! pool starts with an empty cache.
+//! A short list that is replaced as a whole: readers never lock, and of two that find out the same at one time both are
+//! right. The pool's content is immutable, so an entry can never be stale; a republished pool starts with none.
 
-use std::sync::OnceLock;
+use arc_swap::ArcSwapOption;
 
-/// Distinct selector sets remembered for a pool. Beyond it results are computed each time:
-/// a tenant who invents selectors must not grow our memory.
+/// Distinct selectors remembered for a pool; another takes the place of the one that came first. A tenant who invents
+/// selectors must not grow our memory, nor fill it once and for all.
 const LIMIT: usize = 64;
 
 #[derive(Debug)]
 pub struct MaskCache<T> {
-    head: OnceLock<Box<Cell<T>>>,
-}
-
-#[derive(Debug)]
-struct Cell<T> {
-    key: u64,
-    value: T,
-    next: OnceLock<Box<Cell<T>>>,
+    known: ArcSwapOption<Vec<(u64, T)>>,
 }
 
 impl<T> Default for MaskCache<T> {
     fn default() -> Self {
-        Self { head: OnceLock::new() }
+        Self {
+            known: ArcSwapOption::empty(),
+        }
     }
 }
 
 impl<T: Clone> MaskCache<T> {
-    /// The remembered value.
-    pub fn peek(&self, key: u64) -> Option<&T> {
-        let mut slot = &self.head;
-        while let Some(cell) = slot.get() {
-            if cell.key == key {
-                return Some(&cell.value);
-            }
-            slot = &cell.next;
-        }
-        None
-    }
-
-    /// The remembered value, or the computed one. `key` must name what is computed, for ever.
-    pub fn get_or(&self, key: u64, compute: impl FnOnce() -> T) -> T {
-        let mut slot = &self.head;
-        let mut steps = 0;
-        while let Some(cell) = slot.get() {
-            if cell.key == key {
-                return cell.value.clone();
-            }
-            slot = &cell.next;
-            steps += 1;
+    /// Reads the remembered value, or the computed one. `key` must name what is computed, for ever.
+    pub fn with<R>(&self, key: u64, compute: impl FnOnce() -> T, read: impl FnOnce(&T) -> R) -> R {
+        let known = self.known.load();
+        let found = known.iter().flat_map(|list| list.iter()).find(|(k, _)| *k == key);
+        if let Some((_, value)) = found {
+            return read(value);
         }
         let value = compute();
-        let mut cell = Box::new(Cell {
-            key,
-            value: value.clone(),
-            next: OnceLock::new(),
+        self.known.rcu(|known| {
+            let others = known.iter().flat_map(|list| list.iter()).filter(|(k, _)| *k != key);
+            let mut list: Vec<_> = others.cloned().collect();
+            if list.len() >= LIMIT {
+                list.remove(0);
+            }
+            list.push((key, value.clone()));
+            Some(std::sync::Arc::new(list))
         });
-        while steps < LIMIT {
-            match slot.set(cell) {
-                Ok(()) => break,
-                Err(ours) => cell = ours,
-            }
-            // Somebody appended first: perhaps the same key, else go on behind it.
-            match slot.get() {
-                Some(theirs) if theirs.key != key => slot = &theirs.next,
-                _ => break,
-            }
-            steps += 1;
-        }
-        value
-    }
-}
-
-impl<T> Drop for MaskCache<T> {
-    /// Unlinks one by one: the derived drop would recurse.
-    fn drop(&mut self) {
-        let mut next = self.head.take();
-        while let Some(mut cell) = next {
-            next = cell.next.take();
-        }
+        read(&value)
     }
 }
 
@@ -89,18 +49,21 @@ mod tests {
     use super::{LIMIT, MaskCache};
 
     #[test]
-    fn computes_once_per_key_up_to_the_limit() {
+    fn computes_once_per_key_and_goes_on_remembering() {
         let cache = MaskCache::default();
         let mut runs = 0;
-        for round in 0..2 {
-            for key in 0..LIMIT as u64 + 5 {
-                let got = cache.get_or(key, || {
-                    runs += 1;
-                    key * 10
-                });
-                assert_eq!(got, key * 10, "round {round}");
-            }
-        }
-        assert_eq!(runs, LIMIT + 10);
+        let mut get = |key: u64| {
+            let compute = || {
+                runs += 1;
+                key * 10
+            };
+            assert_eq!(cache.with(key, compute, |value| *value), key * 10);
+            runs
+        };
+        let many = LIMIT as u64 + 5;
+        assert_eq!((0..many).map(&mut get).max(), Some(LIMIT + 5));
+        // The last ones are there, the first ones have gone, and come back.
+        assert_eq!((5..many).map(&mut get).max(), Some(LIMIT + 5));
+        assert_eq!([get(0), get(0)], [LIMIT + 6, LIMIT + 6]);
     }
 }

@@ -44,8 +44,16 @@ impl Names {
         names
     }
 
+    /// For the names of one request, one after the other.
+    pub fn walk(&mut self) -> Walk<'_> {
+        Walk {
+            names: self,
+            last: None,
+        }
+    }
+
     /// The position of a name in the order of names. `last`: the one found before it in this request.
-    pub fn find(&mut self, name: &str, last: Option<u32>) -> Option<u32> {
+    fn find(&mut self, name: &str, last: Option<u32>) -> Option<u32> {
         let guess = match last {
             Some(last) => *self.next.get(last as usize)?,
             None => 0,
@@ -68,16 +76,28 @@ impl Names {
         None
     }
 
-    /// The node at a position that `find` gave.
-    pub fn node(&self, position: u32) -> Option<NodeIx> {
-        self.nodes.get(position as usize).copied()
-    }
-
     fn is(&self, position: u32, name: &str) -> bool {
         let at = position as usize;
         let Some(end) = self.ends.get(at) else { return false };
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.text.as_bytes()[start as usize..*end as usize] == *name.as_bytes()
+    }
+}
+
+/// See `Names::walk`.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    names: &'a mut Names,
+    last: Option<u32>,
+}
+
+impl Walk<'_> {
+    /// The node of that name, and its place in the order of all names. None: there is none.
+    #[inline]
+    pub fn find(&mut self, name: &str) -> Option<(u32, NodeIx)> {
+        let position = self.names.find(name, self.last)?;
+        self.last = Some(position);
+        Some((position, *self.names.nodes.get(position as usize)?))
     }
 }
 
@@ -142,15 +162,14 @@ mod tests {
             let order: Vec<String> = names.into_iter().collect();
             let snapshot = snapshot(&order);
             let mut found = Names::of(&snapshot);
-            let mut last = None;
+            let mut walk = found.walk();
             for (index, other) in asked {
                 let wanted = if order.is_empty() { &other } else { index.get(&order) };
                 for name in [wanted, &other] {
-                    let position = found.find(name, last);
-                    prop_assert_eq!(position.map(|p| p as usize), order.iter().position(|n| n == name));
-                    let node = position.and_then(|p| snapshot.node(found.node(p)?));
-                    prop_assert_eq!(node.map(|n| &*n.node.name), position.map(|_| name.as_str()));
-                    last = position.or(last);
+                    let seen = walk.find(name);
+                    prop_assert_eq!(seen.map(|(place, _)| place as usize), order.iter().position(|n| n == name));
+                    let node = seen.and_then(|(_, ix)| snapshot.node(ix));
+                    prop_assert_eq!(node.map(|n| &*n.node.name), seen.map(|_| name.as_str()));
                 }
             }
         }

@@ -7,13 +7,15 @@
 mod answers;
 mod args;
 mod bind;
+mod names;
 #[cfg(test)]
 mod tests;
 mod verdicts;
 
 pub use answers::{filter_result, prioritize_result};
-pub use args::{ExtenderArgs, NodeName};
+pub use args::ExtenderArgs;
 pub use bind::{BindArgs, bind_result};
+pub use names::NodeNames;
 pub use verdicts::Verdicts;
 
 use super::WireError;

@@ -6,7 +6,7 @@ pub mod extender;
 mod json;
 
 pub use admission::{AdmissionAnswer, AdmissionRequest, Operation};
-pub use extender::{BindArgs, ExtenderArgs, NodeName, Verdicts};
+pub use extender::{BindArgs, ExtenderArgs, NodeNames, Verdicts};
 pub use json::tree_bytes;
 
 /// A body that cannot be read, in words for the caller: what is wrong and where.

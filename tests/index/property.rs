@@ -102,10 +102,18 @@ pub(super) fn nodes() -> impl Strategy<Value = Object> {
         prop_oneof![
             Just(json!({})),
             Just(json!({"class": "a"})),
-            Just(json!({"class": "b"}))
+            Just(json!({"class": "b"})),
+            Just(json!({"sort": "a"}))
         ],
     )
-        .prop_map(|(n, labels)| object(&node(NODES[n], labels)))
+        .prop_map(|(n, labels)| {
+            let mut node = node(NODES[n], labels);
+            // The first does not say what it has.
+            if n > 0 {
+                node["status"] = json!({"allocatable": {"cpu": 4 * n, "memory": "8Gi"}});
+            }
+            object(&node)
+        })
 }
 
 /// On a node or waiting, of a device plugin or with a claim, running or finished.

@@ -11,13 +11,13 @@ use wattlane::model::{
 };
 use wattlane::snapshot::{PoolState, Snapshot};
 
-/// The class is the node's label `class`, so that relabelling shows.
+/// The class is the node's label `class`, which has a budget as well, or `sort`, so that relabelling shows.
 pub(crate) struct ByLabel;
 
 impl Classifier for ByLabel {
     fn classify(&self, _driver: &Name, _device: &Device, labels: &Labels, _annotations: &Labels) -> Classified {
         Classified {
-            class: labels.get("class").cloned(),
+            class: labels.get("class").or(labels.get("sort")).cloned(),
             watts: None,
             origin: WattOrigin::Unknown,
             board: None,

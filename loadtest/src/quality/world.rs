@@ -324,12 +324,12 @@ impl World {
     pub(crate) fn scores(&self, pod: &Pod, ranks: impl Iterator<Item = Option<Rank>>) -> anyhow::Result<Vec<u8>> {
         let demand = self.demand(pod)?;
         let (mut fitting, mut nodes) = (Fitting::default(), 0);
-        for ((order, at), rank) in (0..).zip(0..).zip(ranks) {
+        for (at, rank) in (0..).zip(ranks) {
             // Ours are in the order of their names.
             if let Some(rank) = rank {
-                fitting.add(rank, order, at);
+                fitting.add(rank, at, at);
             }
-            nodes = at + 1;
+            nodes += 1;
         }
         Ok(match placement::has_say(self.context(), &demand) {
             true => fitting.scores(&demand, nodes),

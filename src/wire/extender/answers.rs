@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::args::{ExtenderArgs, NodeName};
+use super::args::ExtenderArgs;
 use super::verdicts::Verdicts;
 use crate::wire::json::write_string;
 
@@ -18,24 +18,23 @@ pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &Verdicts) -> Vec<u8> {
         entry.push(b',');
         entry
     };
+    let names = &args.names;
+    let codes = verdicts.codes();
+    let codes = codes.get(..names.len()).unwrap_or(codes);
     let texts: Vec<Vec<u8>> = verdicts.words().iter().map(|words| entry(words)).collect();
-    let missing = entry("wattlane gave no verdict on this node");
-    let text = |code: usize| texts.get(code.wrapping_sub(1)).unwrap_or(&missing);
-    let codes = || verdicts.codes(args.names.len());
-    let passed = || {
-        let fits = |(name, code)| (code == 0).then_some(name);
-        args.names.iter().zip(codes()).filter_map(fits)
-    };
-    let words: usize = codes().map(|code| if code == 0 { 0 } else { text(code).len() }).sum();
-    let names: usize = args.names.iter().map(|name| name.as_str().len() + 3).sum();
+    let words: usize = texts
+        .iter()
+        .zip(verdicts.refused())
+        .map(|(text, n)| text.len() * n)
+        .sum();
     // Of whole nodes that pass there is no telling; names that were escaped take more.
-    let mut out = Vec::with_capacity(256 + words + names);
+    let mut out = Vec::with_capacity(256 + words + names.bytes());
     out.extend_from_slice(br#"{"Nodes":"#);
     match &args.nodes {
         None => out.extend_from_slice(b"null"),
         Some(nodes) => {
             out.extend_from_slice(br#"{"metadata":{},"items":["#);
-            let fits: HashSet<&str> = passed().map(NodeName::as_str).collect();
+            let fits: HashSet<&str> = verdicts.fitting().filter_map(|at| names.get(at)).collect();
             for node in nodes.iter().filter(|n| fits.contains(n.name.as_str())) {
                 out.extend_from_slice(node.raw.get().as_bytes());
                 out.push(b',');
@@ -47,9 +46,14 @@ pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &Verdicts) -> Vec<u8> {
     out.extend_from_slice(br#","NodeNames":"#);
     if args.by_name {
         out.push(b'[');
-        for name in passed() {
-            name.write(&mut out);
-            out.push(b',');
+        let mut at = 0;
+        for run in codes.chunk_by(|a, b| (*a == 0) == (*b == 0)) {
+            let end = at + run.len();
+            if run.first() == Some(&0) {
+                out.extend_from_slice(names.written_run(at..end));
+                out.push(b',');
+            }
+            at = end;
         }
         end_list(&mut out);
         out.push(b']');
@@ -57,9 +61,16 @@ pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &Verdicts) -> Vec<u8> {
         out.extend_from_slice(b"null");
     }
     out.extend_from_slice(br#","FailedNodes":{},"FailedAndUnresolvableNodes":{"#);
-    for (name, code) in args.names.iter().zip(codes()).filter(|(_, code)| *code != 0) {
-        name.write(&mut out);
-        out.extend_from_slice(text(code));
+    for (name, code) in names.written().zip(codes) {
+        if let Some(text) = (*code as usize).checked_sub(1).and_then(|at| texts.get(at)) {
+            out.extend_from_slice(name);
+            out.extend_from_slice(text);
+        }
+    }
+    let missing = names.len() - codes.len();
+    for name in names.written().skip(codes.len()).take(missing) {
+        out.extend_from_slice(name);
+        out.extend(entry("wattlane gave no verdict on this node"));
     }
     end_list(&mut out);
     out.extend_from_slice(br#"},"Error":""}"#);
@@ -68,16 +79,19 @@ pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &Verdicts) -> Vec<u8> {
 
 /// Writes the HostPriorityList; `scores` is aligned with `args.names`, a missing one is 0.
 pub fn prioritize_result(args: &ExtenderArgs<'_>, scores: &[u8]) -> Vec<u8> {
+    /// Longest: `{"Host":` before a name, `,"Score":255},` after it.
+    const AROUND: usize = 8 + 14;
+    let names = &args.names;
     // What follows a name, and what comes before the next.
     let most = scores.iter().copied().max().unwrap_or(0);
     let entries: Vec<Vec<u8>> = (0..=most)
         .map(|score| format!(r#","Score":{score}}},{{"Host":"#).into_bytes())
         .collect();
-    let mut out = Vec::with_capacity(16 + args.names.len() * 56);
+    let mut out = Vec::with_capacity(16 + names.bytes() + names.len() * AROUND);
     out.extend_from_slice(br#"[{"Host":"#);
     let scores = scores.iter().copied().chain(std::iter::repeat(0));
-    for (name, score) in args.names.iter().zip(scores) {
-        name.write(&mut out);
+    for (name, score) in names.written().zip(scores) {
+        out.extend_from_slice(name);
         out.extend_from_slice(&entries[usize::from(score)]);
     }
     // The next that does not come.

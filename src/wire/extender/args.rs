@@ -6,52 +6,15 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::names::NodeNames;
 use super::not_these;
 use crate::convert::Text;
 use crate::wire::WireError;
-use crate::wire::json::write_string;
-
-/// A node's name as the caller wrote it.
-#[derive(Clone, Debug)]
-pub struct NodeName<'a>(Written<'a>);
-
-#[derive(Clone, Debug)]
-enum Written<'a> {
-    /// With its quotes, and free of anything to escape: it goes into an answer as it is. That is what makes an answer with
-    /// thousands of names cheap.
-    Plain(&'a str),
-    Read(String),
-}
-
-impl NodeName<'_> {
-    #[inline]
-    pub fn as_str(&self) -> &str {
-        match &self.0 {
-            Written::Plain(quoted) => &quoted[1..quoted.len() - 1],
-            Written::Read(name) => name,
-        }
-    }
-
-    #[inline]
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        match &self.0 {
-            Written::Plain(quoted) => out.extend_from_slice(quoted.as_bytes()),
-            Written::Read(name) => write_string(out, name),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for NodeName<'_> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = Text::deserialize(deserializer)?;
-        Ok(Self(Written::Read(name.0.into_owned())))
-    }
-}
 
 /// A whole node, for callers without `nodeCacheCapable`. Kept as text: it is only ever sent back.
 #[derive(Clone, Debug)]
 pub(super) struct NodeItem<'a> {
-    pub(super) name: NodeName<'a>,
+    pub(super) name: String,
     pub(super) raw: &'a RawValue,
 }
 
@@ -60,7 +23,7 @@ pub(super) struct NodeItem<'a> {
 pub struct ExtenderArgs<'a> {
     pub pod: &'a RawValue,
     /// The nodes asked about, in the caller's order; answers are aligned with it.
-    pub names: Vec<NodeName<'a>>,
+    pub names: NodeNames<'a>,
     /// Given where the caller sent whole nodes; then it wants whole nodes back.
     pub(super) nodes: Option<Vec<NodeItem<'a>>>,
     /// Whether it sent `NodeNames`; then it wants names back.
@@ -87,7 +50,7 @@ impl<'a> ExtenderArgs<'a> {
         let at = memchr::memmem::find(rest.as_bytes(), BETWEEN.as_bytes())?;
         let (pod, names) = rest.split_at(at);
         let pod = serde_json::from_str::<&RawValue>(pod).ok()?;
-        let names = plain_names(names[BETWEEN.len()..].strip_suffix("]}")?)?;
+        let names = NodeNames::plain(names[BETWEEN.len()..].strip_suffix("]}")?)?;
         pod.get().starts_with('{').then_some(Self {
             pod,
             names,
@@ -106,10 +69,11 @@ impl<'a> ExtenderArgs<'a> {
         let raw_names = raw.names.filter(|names| !(names.is_empty() && whole));
         let by_name = raw_names.is_some();
         let names = match (raw_names, &raw.nodes) {
-            (Some(names), _) => names,
+            (Some(names), _) => names.into_iter().map(|name| name.0.into_owned()).collect(),
             (None, Some(nodes)) => nodes.iter().map(|n| n.name.clone()).collect(),
             (None, None) => vec![],
         };
+        let names = NodeNames::read(names).ok_or_else(|| WireError("ExtenderArgs: too many names".into()))?;
         Ok(Self {
             pod,
             names,
@@ -119,34 +83,11 @@ impl<'a> ExtenderArgs<'a> {
     }
 }
 
-/// What is between the brackets of a list of names, without space between them and without escapes; None: not so, or no
-/// name.
-pub(super) fn plain_names(list: &str) -> Option<Vec<NodeName<'_>>> {
-    /// Shorter than most names with their quotes, so that the list seldom grows.
-    const NAME: usize = 24;
-    // A character that may not be in a string, or begins an escape. All of the list is looked at, which goes by many bytes at
-    // a time.
-    if list.bytes().fold(false, |odd, b| odd | (b < b' ') | (b == b'\\')) {
-        return None;
-    }
-    let mut names = Vec::with_capacity(list.len() / NAME);
-    let mut rest = list;
-    loop {
-        let end = memchr::memchr(b'"', rest.strip_prefix('"')?.as_bytes())?;
-        let (quoted, after) = rest.split_at(end + 2);
-        names.push(NodeName(Written::Plain(quoted)));
-        match after {
-            "" => return Some(names),
-            _ => rest = after.strip_prefix(',')?,
-        }
-    }
-}
-
 #[derive(Default)]
 struct RawArgs<'a> {
     pod: Option<&'a RawValue>,
     nodes: Option<Vec<NodeItem<'a>>>,
-    names: Option<Vec<NodeName<'a>>>,
+    names: Option<Vec<Text<'a>>>,
 }
 
 impl<'de> Deserialize<'de> for RawArgs<'de> {
@@ -211,7 +152,7 @@ impl<'de> Deserialize<'de> for NodeItem<'de> {
         }
         #[derive(Deserialize)]
         struct Meta {
-            name: NodeName<'static>,
+            name: String,
         }
         let raw = <&RawValue>::deserialize(deserializer)?;
         let node: Node = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;

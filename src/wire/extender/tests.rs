@@ -2,7 +2,6 @@ use serde_json::{Value, json};
 
 use std::sync::Arc;
 
-use super::args::plain_names;
 use super::*;
 
 fn parse(body: &str) -> Result<ExtenderArgs<'_>, WireError> {
@@ -10,7 +9,7 @@ fn parse(body: &str) -> Result<ExtenderArgs<'_>, WireError> {
 }
 
 fn names<'a>(args: &'a ExtenderArgs<'_>) -> Vec<&'a str> {
-    args.names.iter().map(NodeName::as_str).collect()
+    args.names.iter().collect()
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -130,6 +129,13 @@ fn a_node_without_a_verdict_does_not_pass() {
     let read: Value = serde_json::from_slice(&filter_result(&args, &verdicts([None]))).expect("JSON");
     assert_eq!(read["NodeNames"], json!(["a"]));
     assert!(read["FailedAndUnresolvableNodes"]["b"].is_string());
+    // Nor one that nobody asked about.
+    let read: Value =
+        serde_json::from_slice(&filter_result(&args, &verdicts([None, None, None, Some("x".into())]))).expect("JSON");
+    assert_eq!(
+        (&read["NodeNames"], &read["FailedAndUnresolvableNodes"]),
+        (&json!(["a", "b"]), &json!({}))
+    );
 }
 
 #[test]
@@ -189,9 +195,9 @@ proptest::proptest! {
             list = format!("{odd},{list}");
         }
         let list = format!("{space}{list}");
-        let strings = |names: Vec<NodeName<'_>>| names.iter().map(|n| n.as_str().to_owned()).collect::<Vec<_>>();
-        let plain = plain_names(&list).map(strings);
-        let usual = serde_json::from_str::<Vec<NodeName<'_>>>(&format!("[{list}]")).ok().map(strings);
+        let strings = |names: NodeNames<'_>| names.iter().map(str::to_owned).collect::<Vec<_>>();
+        let plain = NodeNames::plain(&list).map(strings);
+        let usual = serde_json::from_str::<Vec<String>>(&format!("[{list}]")).ok();
         if plain.is_some() {
             proptest::prop_assert_eq!(&plain, &usual);
         }

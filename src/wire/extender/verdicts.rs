@@ -7,6 +7,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Verdicts {
     words: Vec<Arc<str>>,
+    /// Of how many nodes, by position of the words.
+    refused: Vec<usize>,
     /// Position of the words and one more; 0: it fits.
     of: Vec<u32>,
     /// The words of the last refusal: of neighbours they are often the same.
@@ -20,6 +22,7 @@ impl Verdicts {
     pub fn with_capacity(nodes: usize) -> Self {
         Self {
             words: vec![],
+            refused: vec![],
             of: Vec::with_capacity(nodes),
             last: 0,
         }
@@ -32,12 +35,21 @@ impl Verdicts {
         self.of.push(code);
     }
 
+    /// As for the node before. Without one there is no verdict.
+    #[inline]
+    pub fn repeat(&mut self) {
+        let Some(code) = self.of.last().copied() else { return };
+        self.count(code);
+        self.of.push(code);
+    }
+
     /// Refuses a node with other words.
     pub fn replace(&mut self, at: usize, words: &Arc<str>) {
-        let code = self.code(words);
-        if let Some(slot) = self.of.get_mut(at) {
-            *slot = code;
+        let Some(old) = self.of.get(at).copied() else { return };
+        if let Some(refused) = index(old).and_then(|at| self.refused.get_mut(at)) {
+            *refused -= 1;
         }
+        self.of[at] = self.code(words);
     }
 
     #[inline]
@@ -45,7 +57,15 @@ impl Verdicts {
         if !self.text(self.last).is_some_and(|last| Arc::ptr_eq(last, words)) {
             self.last = self.look_up(words);
         }
+        self.count(self.last);
         self.last
+    }
+
+    #[inline]
+    fn count(&mut self, code: u32) {
+        if let Some(refused) = index(code).and_then(|at| self.refused.get_mut(at)) {
+            *refused += 1;
+        }
     }
 
     fn look_up(&mut self, words: &Arc<str>) -> u32 {
@@ -55,6 +75,7 @@ impl Verdicts {
             Some(at) => first + at,
             None => {
                 self.words.push(words.clone());
+                self.refused.push(0);
                 self.words.len() - 1
             }
         };
@@ -64,7 +85,7 @@ impl Verdicts {
 
     /// None: it fits.
     fn text(&self, code: u32) -> Option<&Arc<str>> {
-        self.words.get((code as usize).checked_sub(1)?)
+        self.words.get(index(code)?)
     }
 
     pub fn len(&self) -> usize {
@@ -86,17 +107,29 @@ impl Verdicts {
         all.filter_map(|(at, code)| (*code == 0).then_some(at))
     }
 
+    /// How many nodes fit.
+    pub fn fit(&self) -> usize {
+        self.of.len() - self.refused.iter().sum::<usize>()
+    }
+
     /// Each text once; those of `codes` go by their order.
     pub(super) fn words(&self) -> &[Arc<str>] {
         &self.words
     }
 
-    /// Of so many nodes: 0 for one that fits, else the position of its words and one more. A verdict that is not there is a
-    /// refusal: nothing passes by accident.
-    pub(super) fn codes(&self, nodes: usize) -> impl Iterator<Item = usize> + Clone + '_ {
-        let all = self.of.iter().map(|code| *code as usize);
-        all.chain(std::iter::repeat(usize::MAX)).take(nodes)
+    /// How many nodes are refused in each text's words.
+    pub(super) fn refused(&self) -> impl Iterator<Item = usize> + '_ {
+        self.refused.iter().copied()
     }
+
+    /// 0 for a node that fits, else the position of its words and one more.
+    pub(super) fn codes(&self) -> &[u32] {
+        &self.of
+    }
+}
+
+fn index(code: u32) -> Option<usize> {
+    (code as usize).checked_sub(1)
 }
 
 impl FromIterator<Option<Arc<str>>> for Verdicts {
