@@ -92,8 +92,9 @@ const MOST_DOMAINS: usize = 256;
 const MOST_PARTITIONS: usize = 4096;
 
 /// 50 µs to 10 s: filter's goal is below a millisecond, bind waits for the API server.
-const BUCKETS: [f64; 17] = [
-    0.00005, 0.0001, 0.0002, 0.0004, 0.0008, 0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
+const BUCKETS: [f64; 19] = [
+    0.00005, 0.0001, 0.0002, 0.0004, 0.0006, 0.0008, 0.001, 0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 10.0,
 ];
 
 /// The verbs that look for devices.

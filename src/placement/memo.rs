@@ -334,7 +334,8 @@ impl Answers<'_> {
         Some(Rank::of(ctx, demand, ix, cost?))
     }
 
-    /// Adds the node, if it fits, with its place in the order of names and its position among the scores.
+    /// Adds the node, if it fits, with its place in the order of names and its position among the scores. Returns whether it
+    /// was remembered.
     #[inline]
     pub fn add_to(
         &mut self,
@@ -343,7 +344,7 @@ impl Answers<'_> {
         demand: &Demand,
         ix: NodeIx,
         (order, at): (u32, u32),
-    ) {
+    ) -> bool {
         let kept = self.column.as_ref().and_then(|column| {
             let at = column.costs.find(ix)?;
             Some((at, column.costs.values.get(at)?))
@@ -354,11 +355,14 @@ impl Answers<'_> {
                 if let Some(cost) = cost {
                     fitting.add_kept(kept, order, at, || Rank::of(ctx, demand, ix, *cost));
                 }
+                true
             }
             _ => {
+                let remembered = kept.is_some();
                 if let Some(rank) = self.rank(ctx, demand, ix) {
                     fitting.add(rank, order, at);
                 }
+                remembered
             }
         }
     }

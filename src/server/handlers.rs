@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::turns::{STRIDE, Turn, Turns};
+use super::turns::{Turn, Turns};
 use super::{BindFailure, Failure, Service, holds};
 use crate::admission::{self, Admitter, Decision};
 use crate::binding::{self, BindOutcome, BindRequest, Binder};
@@ -156,27 +156,30 @@ impl Service for Handlers {
                 let Turn { desk, pace, .. } = &mut turn;
                 desk.renew(snapshot);
                 let (mut walk, mut known) = (desk.names.walk(), desk.memo.about(context, &demand));
-                let mut names = args.names.iter();
                 // Neighbours are mostly alike, and a verdict that is the last one again is not looked at.
                 let mut before = None;
-                for _ in 0..args.names.len().div_ceil(STRIDE) {
-                    for name in names.by_ref().take(STRIDE) {
-                        let node = walk.find(name).map(|(_, ix)| ix);
-                        let remembered = node.and_then(|ix| known.remembered(ix));
-                        if remembered.is_some() && remembered == before {
-                            verdicts.repeat();
-                            tally.repeat();
-                            continue;
-                        }
+                // Of each text of the verdicts.
+                let mut reasons = vec![];
+                for name in args.names.each() {
+                    let node = walk.find(name).map(|(_, ix)| ix);
+                    let remembered = node.and_then(|ix| known.remembered(ix));
+                    if remembered.is_some() && remembered == before {
+                        verdicts.repeat();
+                    } else {
                         let result = node.and_then(|ix| known.check(context, &demand, ix));
                         let refusal = result.unwrap_or(Err(&unknown)).err();
-                        tally.count(refusal);
                         verdicts.push(refusal.map(|refusal| &refusal.message));
+                        reasons.extend(refusal.filter(|_| verdicts.texts() > reasons.len()).map(|r| r.reason));
                         before = node.and_then(|ix| known.remembered(ix));
                     }
-                    pace.step().await;
+                    if pace.is_over(remembered.is_some()) {
+                        pace.rest().await;
+                    }
                 }
                 tally.fit = verdicts.fit();
+                for (reason, nodes) in reasons.into_iter().zip(verdicts.refused()) {
+                    tally.refused[reason as usize] += nodes;
+                }
                 judged = tally.refused[Reason::UnknownNode as usize] == 0;
                 match tally.fit {
                     0 => holds::say_held((desk, pace), context, &demand, &args.names, &mut verdicts).await,
@@ -223,14 +226,14 @@ impl Service for Handlers {
         desk.renew(snapshot);
         let (mut walk, mut known) = (desk.names.walk(), desk.memo.about(context, &demand));
         let mut fitting = Fitting::with_capacity(args.names.len());
-        let mut names = (0..).zip(args.names.iter());
-        for _ in 0..args.names.len().div_ceil(STRIDE) {
-            for (at, name) in names.by_ref().take(STRIDE) {
-                if let Some((order, ix)) = walk.find(name) {
-                    known.add_to(&mut fitting, context, &demand, ix, (order, at));
-                }
+        for (at, name) in (0..).zip(args.names.each()) {
+            let remembered = match walk.find(name) {
+                Some((order, ix)) => known.add_to(&mut fitting, context, &demand, ix, (order, at)),
+                None => true,
+            };
+            if pace.is_over(remembered) {
+                pace.rest().await;
             }
-            pace.step().await;
         }
         let scores = fitting.scores(&demand, args.names.len());
         self.metrics.searches_cut(Verb::Prioritize, demand.cut_searches());
@@ -329,24 +332,9 @@ fn record(pod: &Pod) {
 struct Tally {
     fit: usize,
     refused: [usize; Reason::ALL.len()],
-    /// Why the last one was refused.
-    last: Option<Reason>,
 }
 
 impl Tally {
-    fn count(&mut self, refusal: Option<&Refusal>) {
-        self.last = refusal.map(|refusal| refusal.reason);
-        self.repeat();
-    }
-
-    /// As the one before.
-    #[inline]
-    fn repeat(&mut self) {
-        if let Some(reason) = self.last {
-            self.refused[reason as usize] += 1;
-        }
-    }
-
     fn report(&self, metrics: &Metrics) {
         metrics.nodes_fit(self.fit);
         for (reason, count) in Reason::ALL

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::desk::Desk;
 use super::handlers::{Asked, Handlers};
-use super::turns::{Pace, STRIDE};
+use super::turns::Pace;
 use crate::binding::{self, GiveBack};
 use crate::index::Reservation;
 use crate::metrics::GivenBack;
@@ -26,7 +26,7 @@ pub(super) fn wanted(context: Context<'_>, demand: &Demand, pod: &Pod, node: &st
 /// Where nothing but holds is in the way, the words say so: it passes by itself. What is remembered of a node is true
 /// without holds, too, unless one of them takes something of it.
 pub(super) async fn say_held(
-    (desk, pace): (&mut Desk, &mut Pace),
+    (desk, pace): (&mut Desk, &mut Pace<'_>),
     context: Context<'_>,
     demand: &Demand,
     nodes: &NodeNames<'_>,
@@ -42,15 +42,15 @@ pub(super) async fn say_held(
     };
     let (mut walk, known) = (desk.names.walk(), desk.memo.about(lifted, demand));
     let words = Name::from(placement::HELD);
-    let mut names = nodes.iter().enumerate();
-    for _ in 0..nodes.len().div_ceil(STRIDE) {
-        for (at, name) in names.by_ref().take(STRIDE) {
-            let untouched = walk.find(name).is_none_or(|(_, ix)| known.remembered(ix).is_some());
-            if !untouched && placement::only_held(context, &free, demand, name) {
-                verdicts.replace(at, &words);
-            }
+    for (at, name) in nodes.each().enumerate() {
+        let untouched = walk.find(name).is_none_or(|(_, ix)| known.remembered(ix).is_some());
+        let name = nodes.get(at).filter(|_| !untouched);
+        if name.is_some_and(|name| placement::only_held(context, &free, demand, name)) {
+            verdicts.replace(at, &words);
         }
-        pace.step().await;
+        if pace.is_over(untouched) {
+            pace.rest().await;
+        }
     }
 }
 

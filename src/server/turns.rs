@@ -9,10 +9,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::desk::Desk;
 
-/// Longest time between two points where others may run, and where a request whose caller has gone ends.
+/// Longest time between two points where others may run, and where a request whose caller has gone ends; longer only by
+/// what a search on one node takes.
 const SLICE: Duration = Duration::from_millis(1);
-/// Nodes between two looks at the clock.
-pub(super) const STRIDE: usize = 16;
+/// Nodes of which all is remembered between two looks at the clock.
+const STRIDE: u8 = 16;
 
 /// So many requests reckon at one time; the others wait in the order they came.
 pub struct Turns {
@@ -20,27 +21,38 @@ pub struct Turns {
     /// Not in use now; the one used last is on top, so that no more are kept warm than are needed at one time. Locked
     /// to take one or put one back, and for nothing else.
     desks: Mutex<Vec<Desk>>,
+    /// Desks that are kept; requests that let others go first have more of them in use.
+    kept: usize,
 }
 
 impl Turns {
     pub fn new(at_once: usize) -> Self {
+        let at_once = at_once.max(1);
         Self {
-            permits: Semaphore::new(at_once.max(1)),
+            permits: Semaphore::new(at_once),
             desks: Mutex::default(),
+            kept: at_once + 1,
         }
     }
 
     /// Waits for a turn, which ends when it is dropped.
     pub(super) async fn take(&self) -> Turn<'_> {
-        // Never closed; if it were, there would be no bound, and no harm.
-        let permit = self.permits.acquire().await.ok();
+        let permit = self.permit().await;
         let desk = self.desks().pop().unwrap_or_default();
         Turn {
             desk,
-            pace: Pace { begun: Instant::now() },
-            turns: self,
-            _permit: permit,
+            pace: Pace {
+                begun: Instant::now(),
+                nodes: 0,
+                turns: self,
+                permit,
+            },
         }
+    }
+
+    async fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        // Never closed; if it were, there would be no bound, and no harm.
+        self.permits.acquire().await.ok()
     }
 
     fn desks(&self) -> std::sync::MutexGuard<'_, Vec<Desk>> {
@@ -50,32 +62,51 @@ impl Turns {
 
 pub(super) struct Turn<'a> {
     pub(super) desk: Desk,
-    pub(super) pace: Pace,
-    turns: &'a Turns,
-    _permit: Option<SemaphorePermit<'a>>,
+    pub(super) pace: Pace<'a>,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // What a panic has left half changed is not used again.
-        if !std::thread::panicking() {
-            let desk = std::mem::take(&mut self.desk);
-            self.turns.desks().push(desk);
+        if std::thread::panicking() {
+            return;
+        }
+        let desk = std::mem::take(&mut self.desk);
+        let mut desks = self.pace.turns.desks();
+        if desks.len() < self.pace.turns.kept {
+            desks.push(desk);
         }
     }
 }
 
-pub(super) struct Pace {
+/// Of one request that has its turn.
+pub(super) struct Pace<'a> {
     begun: Instant,
+    /// Since the last look at the clock.
+    nodes: u8,
+    turns: &'a Turns,
+    permit: Option<SemaphorePermit<'a>>,
 }
 
-impl Pace {
-    /// Call after each `STRIDE` nodes.
-    pub(super) async fn step(&mut self) {
-        if self.begun.elapsed() >= SLICE {
-            tokio::task::yield_now().await;
-            self.begun = Instant::now();
+impl Pace<'_> {
+    /// Call after each node: whether it is time to `rest`. `remembered`: nothing was reckoned for it.
+    #[inline]
+    pub(super) fn is_over(&mut self, remembered: bool) -> bool {
+        self.nodes += 1;
+        if remembered && self.nodes < STRIDE {
+            return false;
         }
+        self.nodes = 0;
+        self.begun.elapsed() >= SLICE
+    }
+
+    /// Lets everything else run, and those who wait for a turn have it first: what takes long holds up nobody who is
+    /// quick.
+    pub(super) async fn rest(&mut self) {
+        self.permit = None;
+        tokio::task::yield_now().await;
+        self.permit = self.turns.permit().await;
+        self.begun = Instant::now();
     }
 }
 
@@ -91,18 +122,22 @@ mod tests {
     async fn who_reckons_lets_others_run_and_ends_when_dropped() {
         let turns = Arc::new(Turns::new(1));
         let enough = Arc::new(AtomicBool::new(false));
+        let begun = Arc::new(AtomicBool::new(false));
         let reckon = |enough: Arc<AtomicBool>| {
-            let turns = turns.clone();
+            let (turns, begun) = (turns.clone(), begun.clone());
             async move {
                 let mut turn = turns.take().await;
+                begun.store(true, Ordering::Relaxed);
                 while !enough.load(Ordering::Relaxed) {
-                    turn.pace.step().await;
+                    if turn.pace.is_over(true) {
+                        turn.pace.rest().await;
+                    }
                 }
             }
         };
         let gone = tokio::spawn(reckon(Arc::default()));
         tokio::task::yield_now().await;
-        assert_eq!(turns.permits.available_permits(), 0);
+        assert!(begun.load(Ordering::Relaxed), "and this runs");
         let next = tokio::spawn(reckon(enough.clone()));
         tokio::task::yield_now().await;
         // Its caller went away: nobody says "enough" to this one.
@@ -111,5 +146,32 @@ mod tests {
         enough.store(true, Ordering::Relaxed);
         next.await.expect("its turn came");
         assert_eq!(turns.permits.available_permits(), 1);
+    }
+
+    /// One that would take for ever, and others that come later: they have their turns, and no more desks are kept than said.
+    #[tokio::test]
+    async fn what_takes_long_holds_nobody_up() {
+        let turns = Arc::new(Turns::new(1));
+        let long = tokio::spawn({
+            let turns = turns.clone();
+            async move {
+                let mut turn = turns.take().await;
+                loop {
+                    if turn.pace.is_over(false) {
+                        turn.pace.rest().await;
+                    }
+                }
+            }
+        });
+        tokio::task::yield_now().await;
+        let others: Vec<Turn<'_>> = futures::future::join_all((0..3).map(|_| async {
+            let mut turn = turns.take().await;
+            turn.pace.permit = None;
+            turn
+        }))
+        .await;
+        drop(others);
+        assert_eq!(turns.desks().len(), 2);
+        long.abort();
     }
 }

@@ -35,7 +35,7 @@ impl Names {
             names.ends.push(u32::try_from(names.text.len()).unwrap_or(u32::MAX));
             names.nodes.push(ix);
             names.next.push(position + 1);
-            let mut slot = hash(name) & mask;
+            let mut slot = hash(name.as_bytes()) & mask;
             while names.table[slot] != 0 {
                 slot = (slot + 1) & mask;
             }
@@ -53,7 +53,7 @@ impl Names {
     }
 
     /// The position of a name in the order of names. `last`: the one found before it in this request.
-    fn find(&mut self, name: &str, last: Option<u32>) -> Option<u32> {
+    fn find(&mut self, name: &[u8], last: Option<u32>) -> Option<u32> {
         let guess = match last {
             Some(last) => *self.next.get(last as usize)?,
             None => 0,
@@ -76,11 +76,11 @@ impl Names {
         None
     }
 
-    fn is(&self, position: u32, name: &str) -> bool {
+    fn is(&self, position: u32, name: &[u8]) -> bool {
         let at = position as usize;
         let Some(end) = self.ends.get(at) else { return false };
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.text.as_bytes()[start as usize..*end as usize] == *name.as_bytes()
+        self.text.as_bytes()[start as usize..*end as usize] == *name
     }
 }
 
@@ -94,7 +94,7 @@ pub struct Walk<'a> {
 impl Walk<'_> {
     /// The node of that name, and its place in the order of all names. None: there is none.
     #[inline]
-    pub fn find(&mut self, name: &str) -> Option<(u32, NodeIx)> {
+    pub fn find(&mut self, name: &[u8]) -> Option<(u32, NodeIx)> {
         let position = self.names.find(name, self.last)?;
         self.last = Some(position);
         Some((position, *self.names.nodes.get(position as usize)?))
@@ -102,9 +102,9 @@ impl Walk<'_> {
 }
 
 /// Not for names that an enemy chooses: those of nodes are an administrator's, and the scheduler asks for them.
-fn hash(name: &str) -> usize {
+fn hash(name: &[u8]) -> usize {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut words = name.as_bytes().chunks_exact(8);
+    let mut words = name.chunks_exact(8);
     let step = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(ODD);
     let whole = words.by_ref().fold(name.len() as u64, |hash, word| {
         step(hash, word.try_into().map_or(0, u64::from_le_bytes))
@@ -166,7 +166,7 @@ mod tests {
             for (index, other) in asked {
                 let wanted = if order.is_empty() { &other } else { index.get(&order) };
                 for name in [wanted, &other] {
-                    let seen = walk.find(name);
+                    let seen = walk.find(name.as_bytes());
                     prop_assert_eq!(seen.map(|(place, _)| place as usize), order.iter().position(|n| n == name));
                     let node = seen.and_then(|(_, ix)| snapshot.node(ix));
                     prop_assert_eq!(node.map(|n| &*n.node.name), seen.map(|_| name.as_str()));

@@ -117,8 +117,13 @@ impl Verdicts {
         &self.words
     }
 
-    /// How many nodes are refused in each text's words.
-    pub(super) fn refused(&self) -> impl Iterator<Item = usize> + '_ {
+    /// How many different texts there are so far.
+    pub fn texts(&self) -> usize {
+        self.words.len()
+    }
+
+    /// How many nodes are refused in each text's words, in the order the texts came.
+    pub fn refused(&self) -> impl Iterator<Item = usize> + '_ {
         self.refused.iter().copied()
     }
 
