@@ -6,16 +6,17 @@ use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::chart::Chart;
 use crate::client::{Connection, Protocol, tls_config};
-use crate::load::{self, Common, measure, rows, text};
-use crate::{fixture, server};
+use crate::load::{self, Common, measure};
+use crate::{fixture, options, server};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 64])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 64], value_parser = options::connections())]
     connections: Vec<usize>,
     #[command(flatten)]
-    common: Common,
+    common: Common<1000>,
 }
 
 #[derive(Clone, Copy)]
@@ -72,7 +73,8 @@ fn check(case: Case, answer: &Bytes) -> anyhow::Result<()> {
 
 const PATH: &str = "/admission/mutate?timeout=5s";
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
+/// The report, and all samples.
+pub(crate) async fn run(args: &Args) -> anyhow::Result<(Value, Value)> {
     let common = &args.common;
     let folder = tempfile::tempdir()?;
     let pki = folder.path().join("pki");
@@ -118,24 +120,16 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
             Handshakes::Resumed => "resumed",
         };
         let case = json!({"pod": pod, "connections": case.connections, "handshakes": handshakes, "http": "2"});
-        let (row, samples) = load::summary(case, results);
+        let (row, samples) = load::summary(case, &results);
         table.push(row);
         raw.push(samples);
     }
-    let label = |row: &Value| label(row).join(" ");
-    common.report("admission", (&table, &raw), label, &[0.2, 1.0])
+    Ok((common.report("admission", &table), raw.into()))
 }
 
-fn label(row: &Value) -> [String; 3] {
-    ["pod", "connections", "handshakes"].map(|key| text(&row[key]))
-}
+pub(crate) const CHARTS: &[Chart] = &load::charts(&["pod", "connections", "handshakes"]);
 
 pub(crate) fn table(report: &Value) -> String {
-    let name = |[pod, connections, handshakes]: [&str; 3]| format!("{pod:<11}{connections:>6} {handshakes:<12}");
-    let mut out = name(["pod", "conns", "handshakes"]) + &load::heads();
-    for row in rows(report) {
-        out += &name(label(row).each_ref().map(String::as_str));
-        out += &load::columns(row);
-    }
-    out
+    let names = [("pod", "pod"), ("conns", "connections"), ("handshakes", "handshakes")];
+    load::lines(report, &names)
 }

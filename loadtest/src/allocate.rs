@@ -9,9 +9,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
+use crate::chart::Chart;
+use crate::options;
 use crate::prepared::Prepared;
 use crate::prepared::case::Case;
 use crate::prepared::shapes::shapes;
+use crate::stats::spread;
+use crate::table::{rows, table as lines};
 
 /// How long the in-tree allocator may think about one case; kube-scheduler's own limit is 10 s.
 const TIMEOUT: &str = "60s";
@@ -21,10 +25,10 @@ const RUNS: (u64, u64) = (3, 100_000);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Rounds: each times both sides of every shape once, one after the other.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = options::runs())]
     rounds: usize,
     /// About how long one side of one shape runs in a round (at least three times).
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     millis: u64,
     /// The in-tree allocator, as tests/oracle/build makes it [default: target/oracle/oracle].
     #[arg(long)]
@@ -50,7 +54,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
         !cfg!(debug_assertions),
         "times of a debug build say nothing: build with --release"
     );
-    ensure!(args.rounds > 0, "--rounds 0 measures nothing");
     let oracle = match &args.oracle {
         Some(path) => path.clone(),
         None => beside_our_build().context("no target directory: give --oracle")?,
@@ -163,35 +166,36 @@ impl Ours {
     }
 }
 
-fn spread(samples: &[f64]) -> Value {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    json!({"median": sorted[sorted.len() / 2], "least": sorted[0], "most": sorted[sorted.len() - 1], "rounds": samples})
-}
+pub(crate) const CHARTS: &[Chart] = &[
+    Chart::spreads(
+        "mean ns of one decision: median and range of the rounds",
+        &["shape"],
+        "",
+        &[
+            ("in-tree", "inTreeAllocateNs"),
+            ("demand", "demandNs"),
+            ("check", "checkNs"),
+            ("place", "placeNs"),
+        ],
+    )
+    .logarithmic(),
+    Chart::spreads(
+        "in-tree / wattlane within each round",
+        &["shape"],
+        "",
+        &[("place", "ratio"), ("demand + check + place", "ratioWhole")],
+    )
+    .logarithmic(),
+];
 
 pub(crate) fn table(report: &Value) -> String {
-    let mut out = format!(
-        "{:<26}{:<7}{:>13}  {:<25}{:>9}{:>9}{:>9}  {:<19}{:>7}  {:<13}{:>7}\n",
-        "shape", "fits", "in-tree ns", "range", "demand", "check", "place", "place range", "ratio", "range", "whole"
-    );
-    for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        let whole = |v: &Value| format!("{:.0}", v.as_f64().unwrap_or(0.0));
-        let tenth = |v: &Value| format!("{:.1}", v.as_f64().unwrap_or(0.0));
-        let range = |v: &Value, show: &dyn Fn(&Value) -> String| format!("{}-{}", show(&v["least"]), show(&v["most"]));
-        out += &format!(
-            "{:<26}{:<7}{:>13}  {:<25}{:>9}{:>9}{:>9}  {:<19}{:>7}  {:<13}{:>7}\n",
-            row["shape"].as_str().unwrap_or("?"),
-            row["fits"].to_string(),
-            whole(&row["inTreeAllocateNs"]["median"]),
-            range(&row["inTreeAllocateNs"], &whole),
-            whole(&row["demandNs"]["median"]),
-            whole(&row["checkNs"]["median"]),
-            whole(&row["placeNs"]["median"]),
-            range(&row["placeNs"], &whole),
-            tenth(&row["ratio"]["median"]),
-            range(&row["ratio"], &tenth),
-            tenth(&row["ratioWhole"]["median"]),
-        );
-    }
-    out
+    let columns = [
+        ("in-tree ns", "inTreeAllocateNs", 0),
+        ("demand", "demandNs/median", 0),
+        ("check", "checkNs/median", 0),
+        ("place", "placeNs", 0),
+        ("ratio", "ratio", 1),
+        ("whole", "ratioWhole/median", 1),
+    ];
+    lines(rows(report), &[("shape", "shape"), ("fits", "fits")], &columns)
 }

@@ -9,31 +9,36 @@ use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt as _;
 
 use crate::apiserver::ApiServer;
-use crate::client::{Connection, Protocol};
-use crate::fixture::Fit;
-use crate::load::{self, Common, measure, number, rows, text};
+use crate::chart::Chart;
+use crate::client::Protocol;
+use crate::load::{self, Common};
 use crate::population::Population;
-use crate::stats::{Series, median_and_range};
+use crate::stats::{Series, spread};
+use crate::table::{show, table as lines};
 use crate::verbs::{self, Case};
-use crate::{server, watched};
+use crate::{options, server, watched};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     population: Population,
     /// Events a second.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     rate: u32,
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = options::connections())]
     connections: usize,
     #[command(flatten)]
-    common: Common,
+    common: Common<3000>,
 }
 
 /// Of all events the first are not counted: caches of the time without them.
 const SETTLE: Duration = Duration::from_millis(300);
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
+/// Of the events that were asked for so many percent have to be sent: else it is not that rate that was measured.
+const REACHED: f64 = 80.0;
+
+/// The report, and all samples.
+pub(crate) async fn run(args: &Args) -> anyhow::Result<(Value, Value)> {
     let common = &args.common;
     let folder = tempfile::tempdir()?;
     let (pki, kubeconfig) = (folder.path().join("pki"), folder.path().join("kubeconfig"));
@@ -49,43 +54,38 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
     let mut lines = tokio::io::BufReader::new(stdout).lines();
     let lists = api.lists();
 
-    let case = |verb, fit| Case {
+    let cases = verbs::ASKED.map(|(verb, fit)| Case {
         verb,
         fit,
         connections: args.connections,
         protocol: Protocol::Http2,
-    };
-    let cases = [
-        case("filter", Fit::All),
-        case("filter", Fit::None),
-        case("prioritize", Fit::All),
-    ];
+    });
     // Alone, and under events.
     let mut results = cases.map(|_| [vec![], vec![]]);
     let (mut published, mut rates) = (vec![], vec![]);
     for run in 0..common.runs {
         for (case, results) in cases.iter().zip(&mut results) {
             let mut connections = verbs::open(&server, &pki, *case).await?;
-            let (body, path) = (
-                verbs::body(case.fit, population.nodes),
-                format!("/extender/{}", case.verb),
-            );
-            let send = async |c: &mut Connection| Ok(c.post(&path, body.clone()).await?.len());
             // Who comes first changes.
             for churn in [run % 2 == 1, run % 2 == 0] {
                 api.feed(churn);
                 tokio::time::sleep(SETTLE).await;
                 watched::ask(&mut server.child, &mut lines).await?;
                 let (sent, begun) = (api.sent(), Instant::now());
-                let measured = measure(&server, case.verb, common.requests, &mut connections, send).await?;
+                let measured = verbs::series(&server, *case, population.nodes, common.requests, &mut connections)
+                    .await
+                    .with_context(|| match churn {
+                        true => format!(
+                            "at {} events a second; a lower --rate leaves the server more time",
+                            args.rate
+                        ),
+                        false => "without events".to_owned(),
+                    })?;
                 if churn {
                     rates.push((api.sent() - sent) as f64 / begun.elapsed().as_secs_f64());
                     published.extend(watched::ask(&mut server.child, &mut lines).await?);
                 }
                 results[usize::from(churn)].push(measured);
-                // The answer is right in the middle of it, too.
-                let first = connections.first_mut().context("no connections")?;
-                verbs::check(*case, population.nodes, &first.post(&path, body.clone()).await?)?;
             }
         }
     }
@@ -101,75 +101,64 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         "a watch was lost and listed again meanwhile: what was measured is not what it says"
     );
 
+    ensure!(
+        !published.is_empty() && !quiet.is_empty(),
+        "no event was seen while it was measured: give more --requests, or another --rate"
+    );
+    let sent = spread(&rates);
+    ensure!(
+        sent["median"]
+            .as_f64()
+            .is_some_and(|n| n * 100.0 >= REACHED * f64::from(args.rate)),
+        "{} events a second were asked for and {} were sent: give a lower --rate",
+        args.rate,
+        show(&sent, 0)
+    );
     let (mut table, mut raw) = (vec![], vec![]);
-    for (case, results) in cases.iter().zip(results) {
-        let ratio = |q: f64| {
-            let [alone, churn] = &results;
-            let pairs = alone.iter().zip(churn);
-            median_and_range(
-                pairs
-                    .map(|(a, c)| c.series.quantile(q) / a.series.quantile(q))
-                    .collect(),
-            )
-        };
-        let ratios = json!({"p50": ratio(0.5), "p99": ratio(0.99)});
-        for (events, results) in [0, args.rate].into_iter().zip(results) {
+    for (case, results) in cases.iter().zip(&results) {
+        let named = [0, args.rate].map(|events| {
             let mut named = case.json(population.nodes);
             named["eventsPerSecond"] = events.into();
-            let (mut row, samples) = load::summary(named, results);
-            if events > 0 {
-                row["ratio"] = ratios.clone();
-            }
+            named
+        });
+        for (row, samples) in load::pair(named, results) {
             table.push(row);
             raw.push(samples);
         }
     }
-    let mut report = common.report("churn", (&table, &raw), |row| label(row).join(" "), &[])?;
-    let spread = |micros: &[u64]| {
+    let mut report = common.report("churn", &table);
+    let percentiles = |micros: &[u64]| {
         let samples: Vec<_> = micros.iter().map(|us| Duration::from_micros(*us)).collect();
         let series = Series::new(samples, Duration::ZERO, 0);
         json!({"events": series.len(), "p50Ms": series.quantile(0.5), "p99Ms": series.quantile(0.99), "p999Ms": series.quantile(0.999)})
     };
     report["pods"] = population.pods.into();
-    report["eventToSnapshot"] = json!({"underRequests": spread(&published), "alone": spread(&quiet)});
-    report["eventsPerSecondSent"] = median_and_range(rates);
-    Ok(report)
+    report["eventToSnapshot"] = json!({"underRequests": percentiles(&published), "alone": percentiles(&quiet)});
+    report["eventsPerSecondSent"] = sent;
+    Ok((report, raw.into()))
 }
 
-fn label(row: &Value) -> [String; 3] {
-    ["verb", "fit", "eventsPerSecond"].map(|key| text(&row[key]))
-}
+pub(crate) const CHARTS: &[Chart] = &load::paired_charts(&["verb", "fit", "eventsPerSecond"], &["verb", "fit"]);
 
 pub(crate) fn table(report: &Value) -> String {
-    let name = |[verb, fit, events]: [&str; 3]| format!("{verb:<11}{fit:<5}{events:>9}");
-    let mut out = name(["verb", "fit", "events/s"]) + &load::heads();
-    for row in rows(report) {
-        out += &name(label(row).each_ref().map(String::as_str));
-        out += &load::columns(row);
-    }
-    out += "\nunder events / alone, median of the pairs (range)\n";
-    let of = load::spread;
-    for row in rows(report).iter().filter(|r| !r["ratio"].is_null()) {
-        let ([verb, fit, _], ratio) = (label(row), &row["ratio"]);
-        out += &format!(
-            "{verb:<11}{fit:<5} p50 {}   p99 {}\n",
-            of(&ratio["p50"]),
-            of(&ratio["p99"])
-        );
-    }
-    out += &format!(
-        "\nevents sent a second while measured: {}\n",
-        of(&report["eventsPerSecondSent"])
-    );
+    let (verb, fit) = (("verb", "verb"), ("fit", "fit"));
+    let mut ways = vec![];
     for (name, key) in [("under requests", "underRequests"), ("without requests", "alone")] {
-        let spread = &report["eventToSnapshot"][key];
-        out += &format!(
-            "from an event to the published snapshot, {name}: p50 {}, p99 {}, p99.9 {} ms ({} events)\n",
-            number(&spread["p50Ms"]),
-            number(&spread["p99Ms"]),
-            number(&spread["p999Ms"]),
-            spread["events"]
-        );
+        let mut way = report["eventToSnapshot"][key].clone();
+        way["way"] = name.into();
+        ways.push(way);
     }
-    out
+    let columns = [
+        ("p50 ms", "p50Ms", 3),
+        ("p99 ms", "p99Ms", 3),
+        ("p99.9 ms", "p999Ms", 3),
+        ("events", "events", 0),
+    ];
+    format!(
+        "{}\nunder events / alone, median of the turns (range)\n{}\nevents sent a second while measured: {}\n\n{}",
+        load::lines(report, &[verb, fit, ("events/s", "eventsPerSecond")]),
+        load::ratios(report, &[verb, fit]),
+        show(&report["eventsPerSecondSent"], 0),
+        lines(&ways, &[("from an event to the published snapshot", "way")], &columns)
+    )
 }

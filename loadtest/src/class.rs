@@ -6,9 +6,13 @@ use serde_json::{Value, json};
 use wattlane::model::Pod;
 use wattlane::topology::Link;
 
+use crate::chart::Chart;
+use crate::options;
+use crate::quality::Dice;
 use crate::quality::links::{CARDS, report};
 use crate::quality::world::{Given, World, node_name};
-use crate::quality::{Dice, columns, over_seeds, show};
+use crate::stats::spread;
+use crate::table::{rows, table as lines};
 
 const SERVER: &str = "NVIDIA RTX PRO 6000 Blackwell Server Edition";
 const MAX_Q: &str = "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition";
@@ -18,16 +22,16 @@ const PODS: [&[u32]; 8] = [&[1], &[2], &[2], &[3], &[4], &[1, 1], &[2, 2], &[1, 
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, value_parser = options::count())]
     nodes: usize,
     /// Seeds 1 to this.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = options::seeds())]
     seeds: u64,
     /// Percent of all cards that are in use while it is measured.
-    #[arg(long, default_value_t = 85)]
+    #[arg(long, default_value_t = 85, value_parser = options::within(1, 99))]
     level: usize,
     /// So many pods go once the level is reached, and others come for them.
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 600, value_parser = options::within(0, 1_000_000))]
     churn: usize,
 }
 
@@ -164,16 +168,11 @@ fn simulate(args: &Args, seed: u64, ours: bool) -> anyhow::Result<Count> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
-    ensure!(
-        args.nodes > 0 && args.seeds > 0,
-        "nothing to measure: --nodes and --seeds are at least 1"
-    );
-    ensure!((1..100).contains(&args.level), "--level is a percent below 100");
     let mut rows = vec![];
     for (name, ours) in [("wattlane", true), ("list order", false)] {
         let counts = (1..=args.seeds).map(|seed| simulate(args, seed, ours));
         let counts: Vec<Count> = counts.collect::<anyhow::Result<_>>()?;
-        let of = |f: &dyn Fn(&Count) -> f64| over_seeds(&counts.iter().map(f).collect::<Vec<_>>());
+        let of = |f: &dyn Fn(&Count) -> f64| spread(&counts.iter().map(f).collect::<Vec<_>>());
         rows.push(json!({
             "policy": name,
             "multi": of(&|c| c.multi as f64),
@@ -190,29 +189,26 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
     )
 }
 
+pub(crate) const CHARTS: &[Chart] = &[
+    Chart::spreads(
+        "% of the pods of several cards that got several wattages",
+        &["policy"],
+        "",
+        &[("", "mixedPercent")],
+    ),
+    Chart::spreads("pods refused", &["policy"], "", &[("", "refused")]),
+];
+
 pub(crate) fn table(report: &Value) -> String {
-    let head = [
-        "policy",
-        "pods of several cards",
-        "mixed",
-        "mixed %",
-        "all pods",
-        "refused",
-        "filled %",
+    let columns = [
+        ("pods of several cards", "multi", 0),
+        ("mixed", "mixed", 0),
+        ("mixed %", "mixedPercent", 1),
+        ("all pods", "placed", 0),
+        ("refused", "refused", 0),
+        ("filled %", "filledPercent", 1),
     ];
-    let mut rows = vec![head.map(String::from).to_vec()];
-    for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        rows.push(vec![
-            row["policy"].as_str().unwrap_or("?").to_owned(),
-            show(&row["multi"], 0),
-            show(&row["mixed"], 0),
-            show(&row["mixedPercent"], 1),
-            show(&row["placed"], 0),
-            show(&row["refused"], 0),
-            show(&row["filledPercent"], 1),
-        ]);
-    }
-    columns(&rows, 1)
+    lines(rows(report), &[("policy", "policy")], &columns)
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! A cluster of eight-GPU nodes as files, and the pods that ask it for something.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 pub(crate) const GPUS: usize = 8;
+/// The node that holds another product: what "one fits" looks for.
+pub(crate) const ODD: usize = 7;
 
 /// How many nodes can take the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -49,8 +52,7 @@ pub(crate) fn node_name(i: usize) -> String {
 }
 
 pub(crate) fn slice(i: usize) -> Value {
-    // One node, in the middle, holds another product: what "one fits" looks for.
-    let (product, memory) = if i == 7 {
+    let (product, memory) = if i == ODD {
         ("NVIDIA B200", "183359Mi")
     } else {
         ("NVIDIA H100 80GB HBM3", "81559Mi")
@@ -87,10 +89,20 @@ pub(crate) fn slice(i: usize) -> Value {
 
 /// What kube-scheduler sends with nodeCacheCapable: Go's fields in Go's order, and nodes in one that is not that of their names.
 pub(crate) fn asked(fit: Fit, nodes: usize) -> String {
-    // Hits every node once: no number of nodes that is measured shares a factor with it.
-    const STEP: usize = 7919;
-    let names: Vec<_> = (0..nodes).map(|i| node_name(i * STEP % nodes)).collect();
+    // Hits every node once: a prime that is no factor of their number.
+    let step = if nodes.is_multiple_of(7919) { 7907 } else { 7919 };
+    let names: Vec<_> = (0..nodes).map(|i| node_name(i * step % nodes)).collect();
     format!(r#"{{"Pod":{},"Nodes":null,"NodeNames":{}}}"#, pod(fit), json!(names))
+}
+
+/// The names of the nodes that can take the pod.
+pub(crate) fn fitting(fit: Fit, nodes: usize) -> BTreeSet<String> {
+    let fit = match fit {
+        Fit::All => 0..nodes,
+        Fit::One => ODD..ODD + 1,
+        Fit::None => 0..0,
+    };
+    fit.map(node_name).collect()
 }
 
 /// The pod of a scenario as kube-scheduler would send it, with its claim made and known.

@@ -1,67 +1,42 @@
 //! What the scenarios over TLS share: their options, the client that asks again as soon as it is answered, and the columns
 //! of a case.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use serde_json::{Value, json};
 
+use crate::chart::{Chart, Shown};
 use crate::client::Connection;
-use crate::plot;
+use crate::options;
 use crate::scrape::Inside;
 use crate::server::Server;
-use crate::stats::Series;
+use crate::stats::{Series, spread};
+use crate::table::{rows, table};
 
+/// `REQUESTS`: how many by default.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Common {
+pub(crate) struct Common<const REQUESTS: usize> {
     /// Requests of each series, over all connections; a tenth more is sent first to warm up.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = REQUESTS, value_parser = options::count())]
     pub(crate) requests: usize,
-    /// Each series this many times, alternating with the others; the median run is reported, with the range.
-    #[arg(long, default_value_t = 5)]
+    /// Each series this many times, alternating with the others; medians are reported, with the range.
+    #[arg(long, default_value_t = 5, value_parser = options::runs())]
     pub(crate) runs: usize,
     /// Do not pin the server to core 1.
     #[arg(long)]
     no_pin: bool,
-    /// Write every sample of every run here, as JSON.
-    #[arg(long)]
-    raw: Option<PathBuf>,
-    /// Draw the table into this folder, as SVG.
-    #[arg(long)]
-    plot: Option<PathBuf>,
 }
 
-impl Common {
+impl<const REQUESTS: usize> Common<REQUESTS> {
     pub(crate) fn core(&self) -> Option<usize> {
         (!self.no_pin).then_some(1)
     }
 
-    /// Writes what was asked for beside the table, and puts how it was measured into the report. `rows` are those of
-    /// `summary` with what names them; `label`: the name of a row in the plot. `goals`: milliseconds to draw a line at.
-    pub(crate) fn report(
-        &self,
-        scenario: &str,
-        (rows, raw): (&[Value], &[Value]),
-        label: impl Fn(&Value) -> String,
-        goals: &[f64],
-    ) -> anyhow::Result<Value> {
-        if let Some(path) = &self.raw {
-            std::fs::write(path, serde_json::to_vec(raw)?).with_context(|| path.display().to_string())?;
-        }
-        if let Some(folder) = &self.plot {
-            let bar = |row: &Value| {
-                let at = |key: &str| row[key].as_f64().unwrap_or(0.0);
-                plot::Bar::new(label(row), [at("p50Ms"), at("p99Ms"), at("p999Ms")])
-            };
-            let bars: Vec<_> = rows.iter().map(bar).collect();
-            let title = format!("{scenario}: p50, p99, p99.9 as the client sees it, ms");
-            plot::write(folder, scenario, &plot::bars(&title, &bars, goals))?;
-        }
-        Ok(
-            json!({"scenario": scenario, "tls": "1.3, client certificate", "pinned": self.core().is_some(),
-            "requests": self.requests, "runs": self.runs, "rows": rows}),
-        )
+    /// How it was measured, and the rows.
+    pub(crate) fn report(&self, scenario: &str, rows: &[Value]) -> Value {
+        json!({"scenario": scenario, "tls": "1.3, client certificate", "pinned": self.core().is_some(),
+            "requests": self.requests, "runs": self.runs, "rows": rows})
     }
 }
 
@@ -119,66 +94,118 @@ async fn closed_loop(
     Ok(Series::new(all, begun.elapsed(), bytes))
 }
 
-/// Of several runs of a case the one with the median p50, as a row (what names the case is in `case`); and all of them with their samples.
-pub(crate) fn summary(case: Value, mut runs: Vec<Measured>) -> (Value, Value) {
-    runs.sort_by(|a, b| a.series.quantile(0.5).total_cmp(&b.series.quantile(0.5)));
+/// All runs of a case as a row (what names the case is in `case`), and with their samples.
+pub(crate) fn summary(case: Value, runs: &[Measured]) -> (Value, Value) {
     let samples: Vec<_> = runs.iter().map(|run| run.series.json()).collect();
     let raw = json!({"case": case.clone(), "runs": samples});
+    let over_runs = |of: &dyn Fn(&Measured) -> f64| spread(&runs.iter().map(of).collect::<Vec<_>>());
     let mut row = case;
-    if let Some(Measured { series, inside, cpu }) = runs.get(runs.len() / 2) {
-        for (name, q) in [("p50Ms", 0.5), ("p99Ms", 0.99), ("p999Ms", 0.999)] {
-            row[name] = series.quantile(q).into();
-        }
-        let end = |run: Option<&Measured>| run.map(|r| r.series.quantile(0.5));
-        row["p50MsRange"] = json!([end(runs.first()), end(runs.last())]);
-        row["perSecond"] = series.per_second().into();
-        row["perCoreSecond"] = (series.len() as f64 / cpu.as_secs_f64().max(1e-9)).into();
-        row["responseBytes"] = series.response_bytes.into();
-        row["inside"] = inside.json();
+    for (name, q) in [("p50Ms", 0.5), ("p99Ms", 0.99), ("p999Ms", 0.999)] {
+        row[name] = over_runs(&|run| run.series.quantile(q));
     }
+    row["perSecond"] = over_runs(&|run| run.series.per_second());
+    row["perCoreSecond"] = over_runs(&|run| run.series.len() as f64 / run.cpu.as_secs_f64().max(1e-9));
+    row["responseBytes"] = runs.last().map(|run| run.series.response_bytes).into();
+    let inside = runs.iter().fold(Inside::default(), |sum, run| sum.plus(&run.inside));
+    row["inside"] = inside.json();
     (row, raw)
 }
 
-/// The heads of what `columns` writes.
-pub(crate) fn heads() -> String {
-    format!(
-        "{:>9}{:>9}{:>10}  {:<15}{:>8}{:>8}{:>9}  inside: mean, p50, p99 ms\n",
-        "p50 ms", "p99 ms", "p99.9 ms", "p50 range", "req/s", "/core", "bytes"
-    )
+/// The same client alone and beside something, in turns: two rows, of which the second has the ratios within each turn.
+pub(crate) fn pair(named: [Value; 2], [alone, beside]: &[Vec<Measured>; 2]) -> [(Value, Value); 2] {
+    let ratio = |q: f64| {
+        let turns = alone.iter().zip(beside);
+        spread(
+            &turns
+                .map(|(a, b)| b.series.quantile(q) / a.series.quantile(q))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let [first, second] = named;
+    let (first, mut second) = (summary(first, alone), summary(second, beside));
+    second.0["ratio"] = json!({"p50": ratio(0.5), "p99": ratio(0.99)});
+    [first, second]
 }
 
-pub(crate) fn columns(row: &Value) -> String {
-    let range = format!("{}-{}", number(&row["p50MsRange"][0]), number(&row["p50MsRange"][1]));
-    format!(
-        "{:>9}{:>9}{:>10}  {:<15}{:>8.0}{:>8.0}{:>9}  {} ≤{} ≤{}\n",
-        number(&row["p50Ms"]),
-        number(&row["p99Ms"]),
-        number(&row["p999Ms"]),
-        range,
-        row["perSecond"].as_f64().unwrap_or(0.0),
-        row["perCoreSecond"].as_f64().unwrap_or(0.0),
-        row["responseBytes"].to_string(),
-        number(&row["inside"]["meanMs"]),
-        number(&row["inside"]["p50MsAtMost"]),
-        number(&row["inside"]["p99MsAtMost"]),
-    )
+/// A line a row, named by these fields.
+pub(crate) fn lines(report: &Value, names: &[(&str, &str)]) -> String {
+    let columns = [
+        ("p50 ms", "p50Ms", 3),
+        ("p99 ms", "p99Ms", 3),
+        ("p99.9 ms", "p999Ms", 3),
+        ("req/s", "perSecond/median", 0),
+        ("/core", "perCoreSecond/median", 0),
+        ("bytes", "responseBytes", 0),
+        ("inside: mean ms", "inside/meanMs", 3),
+        ("p50 ≤", "inside/p50MsAtMost", 3),
+        ("p99 ≤", "inside/p99MsAtMost", 3),
+    ];
+    table(rows(report), names, &columns)
 }
 
-pub(crate) fn number(value: &Value) -> String {
-    value.as_f64().map_or_else(|| "-".to_owned(), |n| format!("{n:.3}"))
+/// The ratios of `pair`.
+pub(crate) fn ratios(report: &Value, names: &[(&str, &str)]) -> String {
+    let rows = rows(report).iter().filter(|r| !r["ratio"].is_null());
+    table(rows, names, &[("p50", "ratio/p50", 2), ("p99", "ratio/p99", 2)])
 }
 
-/// A median with its range.
-pub(crate) fn spread(value: &Value) -> String {
-    let [median, lowest, highest] = ["median", "lowest", "highest"].map(|key| number(&value[key]));
-    format!("{median} ({lowest}-{highest})")
+/// As the client sees it, and inside the server. No goals: those are of the server, and of some rows only.
+pub(crate) const fn charts(line: &'static [&'static str]) -> [Chart; 2] {
+    [
+        rising(
+            "as the client sees it, ms: p50, thick to p99, thin to p99.9",
+            line,
+            ["p50Ms/median", "p99Ms/median", "p999Ms/median"],
+        ),
+        rising(
+            "inside the server, ms: mean, thick to the upper bound of the bucket that holds p99",
+            line,
+            ["inside/meanMs", "inside/p99MsAtMost", "inside/p99MsAtMost"],
+        ),
+    ]
 }
 
-/// A cell of text without quotes.
-pub(crate) fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+const fn rising(title: &'static str, line: &'static [&'static str], paths: [&'static str; 3]) -> Chart {
+    Chart {
+        shown: Shown::Rising(paths),
+        ..Chart::spreads(title, line, "", &[]).logarithmic()
+    }
 }
 
-pub(crate) fn rows(report: &Value) -> &[Value] {
-    report["rows"].as_array().map(Vec::as_slice).unwrap_or_default()
+/// Of a table of pairs; `turn` names both rows of one.
+pub(crate) const fn paired_charts(line: &'static [&'static str], turn: &'static [&'static str]) -> [Chart; 3] {
+    let [client, inside] = charts(line);
+    let values = &[("p50", "ratio/p50"), ("p99", "ratio/p99")];
+    let title = "beside or under what is told / alone, within each turn: median and range";
+    [client, inside, Chart::spreads(title, turn, "", values)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_the_middle_of_an_even_number_of_runs_and_the_ratio_of_turns() {
+        let run = |ms: u64| Measured {
+            series: Series::new(vec![Duration::from_millis(ms); 10], Duration::from_secs(1), 7),
+            inside: Inside::default(),
+            cpu: Duration::from_secs(2),
+        };
+        let runs = [vec![run(10), run(20)], vec![run(20), run(60)]];
+        let [(alone, raw), (beside, _)] = pair([json!({"who": "a"}), json!({"who": "b"})], &runs);
+        assert_eq!(
+            alone["p50Ms"],
+            json!({"median": 15.0, "least": 10.0, "most": 20.0, "samples": [10.0, 20.0]})
+        );
+        assert_eq!(
+            (&alone["perSecond"]["median"], &alone["perCoreSecond"]["median"]),
+            (&json!(10.0), &json!(5.0))
+        );
+        assert!(alone["ratio"].is_null());
+        assert_eq!(
+            (&beside["who"], &beside["ratio"]["p99"]["median"]),
+            (&json!("b"), &json!(2.5))
+        );
+        assert_eq!(raw["runs"][1]["samplesMicros"][0], 20_000);
+    }
 }

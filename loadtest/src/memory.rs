@@ -9,12 +9,14 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::apiserver::ApiServer;
+use crate::chart::Chart;
 use crate::client::Protocol;
 use crate::fixture::Fit;
-use crate::load::{self, rows, text};
+use crate::options;
 use crate::population::{KINDS, Population};
 use crate::server::{self, Cluster};
-use crate::stats::median_and_range;
+use crate::stats::spread;
+use crate::table::{rows, table as lines};
 use crate::verbs::{self, Case};
 
 #[derive(Debug, clap::Args)]
@@ -22,7 +24,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     population: Population,
     /// Starts from each; the median is reported, with the range.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = options::runs())]
     runs: usize,
     /// Do not pin the server to core 1.
     #[arg(long)]
@@ -97,9 +99,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
             resident.push(mib(now));
             highest.push(mib(most));
         }
-        table.push(json!({"from": name, "readySeconds": median_and_range(ready),
-            "firstAnswerSeconds": median_and_range(answered), "ranSeconds": median_and_range(ran), "residentMiB": median_and_range(resident),
-            "highestMiB": median_and_range(highest)}));
+        table.push(json!({"from": name, "readySeconds": spread(&ready),
+            "firstAnswerSeconds": spread(&answered), "ranSeconds": spread(&ran), "residentMiB": spread(&resident),
+            "highestMiB": spread(&highest)}));
     }
     Ok(
         json!({"scenario": "memory", "nodes": population.nodes, "gpus": population.nodes * crate::fixture::GPUS,
@@ -108,33 +110,41 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
     )
 }
 
+pub(crate) const CHARTS: &[Chart] = &[
+    Chart::spreads(
+        "seconds: median and range of the starts",
+        &["from"],
+        "",
+        &[
+            ("ready", "readySeconds"),
+            ("first answer", "firstAnswerSeconds"),
+            ("ran", "ranSeconds"),
+        ],
+    ),
+    Chart::spreads(
+        "MiB: median and range of the starts",
+        &["from"],
+        "",
+        &[("resident", "residentMiB"), ("highest", "highestMiB")],
+    ),
+];
+
 pub(crate) fn table(report: &Value) -> String {
-    let mut out = format!(
-        "{} nodes, {} GPUs, {} pods, {} claims, {} MiB of files; median (range) of {} starts\n{:<12}{:>24}{:>24}{:>24}{:>28}{:>28}\n",
+    let columns = [
+        ("ready s", "readySeconds", 2),
+        ("first answer s", "firstAnswerSeconds", 2),
+        ("ran s", "ranSeconds", 2),
+        ("resident MiB", "residentMiB", 1),
+        ("highest MiB", "highestMiB", 1),
+    ];
+    format!(
+        "{} nodes, {} GPUs, {} pods, {} claims, {} MiB of files; median (range) of {} starts\n{}",
         report["nodes"],
         report["gpus"],
         report["pods"],
         report["claims"],
         report["fileBytes"].as_u64().unwrap_or(0) >> 20,
         report["runs"],
-        "from",
-        "ready s",
-        "first answer s",
-        "ran s",
-        "resident MiB",
-        "highest MiB"
-    );
-    let of = load::spread;
-    for row in rows(report) {
-        out += &format!(
-            "{:<12}{:>24}{:>24}{:>24}{:>28}{:>28}\n",
-            text(&row["from"]),
-            of(&row["readySeconds"]),
-            of(&row["firstAnswerSeconds"]),
-            of(&row["ranSeconds"]),
-            of(&row["residentMiB"]),
-            of(&row["highestMiB"])
-        );
-    }
-    out
+        lines(rows(report), &[("from", "from")], &columns)
+    )
 }

@@ -9,8 +9,12 @@ use serde_json::{Value, json};
 use wattlane::model::{Name, Pod};
 use wattlane::partition::{PRODUCTS, Product, Profile};
 
+use crate::chart::Chart;
+use crate::options;
+use crate::quality::Dice;
 use crate::quality::world::{Given, World};
-use crate::quality::{Dice, columns, over_seeds, show};
+use crate::stats::spread;
+use crate::table::{rows, table as lines};
 
 const PRODUCT: &str = "a100-80gb";
 /// What is asked for, in the order of `MIXES`.
@@ -34,16 +38,16 @@ const STAY: f64 = 1.0;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Nodes with one card each.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = options::count())]
     cards: usize,
     /// Seeds 1 to this.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 20, value_parser = options::seeds())]
     seeds: u64,
     /// Compute slices asked for, by those there are.
     #[arg(long, value_delimiter = ',', default_values_t = [0.85, 1.0])]
     loads: Vec<f64>,
     /// Asks that are counted; half as many come before.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 2000, value_parser = options::within(2, 1_000_000))]
     asks: usize,
 }
 
@@ -308,7 +312,6 @@ fn simulate(
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
-    ensure!(args.cards > 0 && args.seeds > 0 && args.asks > 1, "nothing to measure");
     ensure!(
         args.loads.iter().all(|l| *l > 0.0 && *l <= 10.0),
         "--loads are parts of what there is, above 0"
@@ -327,7 +330,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
                 let met: Vec<f64> = counts.iter().map(|c| percent(c.met, c.asks)).collect();
                 let compute: Vec<f64> = counts.iter().map(|c| percent(c.compute_met, c.compute_asked)).collect();
                 rows.push(json!({"load": load, "mix": mix, "policy": policy,
-                    "metPercent": over_seeds(&met), "computeMetPercent": over_seeds(&compute)}));
+                    "metPercent": spread(&met), "computeMetPercent": spread(&compute)}));
             }
         }
     }
@@ -336,19 +339,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
     )
 }
 
+pub(crate) const CHARTS: &[Chart] = &[Chart::spreads(
+    "% of the asks that were met",
+    &["mix", "load"],
+    "policy",
+    &[("", "metPercent")],
+)];
+
 pub(crate) fn table(report: &Value) -> String {
-    let head = ["load", "mix", "policy", "asks met %", "compute slices met %"];
-    let mut rows = vec![head.map(String::from).to_vec()];
-    for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        rows.push(vec![
-            row["load"].to_string(),
-            row["mix"].as_str().unwrap_or("?").to_owned(),
-            row["policy"].as_str().unwrap_or("?").to_owned(),
-            show(&row["metPercent"], 1),
-            show(&row["computeMetPercent"], 1),
-        ]);
-    }
-    columns(&rows, 3)
+    let names = [("load", "load"), ("mix", "mix"), ("policy", "policy")];
+    let columns = [
+        ("asks met %", "metPercent", 1),
+        ("compute slices met %", "computeMetPercent", 1),
+    ];
+    lines(rows(report), &names, &columns)
 }
 
 #[cfg(test)]

@@ -5,13 +5,15 @@
 use serde_json::{Value, json};
 
 use crate::fixture::{self, node_name};
+use crate::options;
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Population {
-    #[arg(long, default_value_t = 5000)]
+    /// 8 at least, since the one node where "one fits" is number 7.
+    #[arg(long, default_value_t = 5000, value_parser = options::nodes())]
     pub(crate) nodes: usize,
     /// Pods that are there all the time.
-    #[arg(long, default_value_t = 50_000)]
+    #[arg(long, default_value_t = 50_000, value_parser = options::within(0, 1_000_000))]
     pub(crate) pods: usize,
 }
 

@@ -8,19 +8,23 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wattlane::model::Pod;
 
+use crate::chart::Chart;
+use crate::options;
+use crate::quality::Dice;
 use crate::quality::world::{Given, World};
-use crate::quality::{Dice, columns, over_seeds, show};
+use crate::stats::spread;
+use crate::table::{section, table as lines};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Seeds 1 to this.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = options::seeds())]
     seeds: u64,
     /// Budget of each rack in percent of what all its cards draw.
-    #[arg(long, default_value_t = 80)]
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u64).range(1..=100))]
     budget: u64,
     /// Under the budget, once as many cards were asked for as there are, so many pods go, and others come for them.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 500, value_parser = options::within(0, 1_000_000))]
     churn: usize,
     /// Nodes of the openb trace; nodes of our own where the file is not there.
     #[arg(long, default_value = "../shared/data/openb/openb_node_list_gpu_node.csv")]
@@ -403,8 +407,6 @@ fn budgeted(args: &Args, fleet: &Fleet, policy: Policy, budgets: &[u64], seed: u
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
-    ensure!(args.seeds > 0, "nothing to measure: --seeds is at least 1");
-    ensure!((1..=100).contains(&args.budget), "--budget is a percent");
     let mut fleets: Vec<Vec<Fleet>> = vec![];
     let seeds: Vec<u64> = (1..=args.seeds).collect();
     fleets.push(seeds.iter().map(|s| Fleet::synthetic(&mut Dice::new(*s, 3))).collect());
@@ -422,7 +424,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
                 .collect::<anyhow::Result<_>>()?;
             for (at, percent) in ARRIVED.iter().enumerate() {
                 let of = |f: &dyn Fn(&[f64; 3]) -> f64| {
-                    over_seeds(&runs.iter().map(|points| f(&points[at])).collect::<Vec<_>>())
+                    spread(&runs.iter().map(|points| f(&points[at])).collect::<Vec<_>>())
                 };
                 draws.push(
                     json!({"fleet": first.name, "policy": policy.name(), "arrivedPercent": percent,
@@ -442,7 +444,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
                 let all = runs
                     .iter()
                     .map(|(kept, most, budget)| f(kept, *most as f64, *budget as f64 / 1000.0));
-                over_seeds(&all.collect::<Vec<_>>())
+                spread(&all.collect::<Vec<_>>())
             };
             budgets.push(json!({"fleet": first.name, "policy": policy.name(),
                 "cards": of(&|k, _, _| k.placed as f64),
@@ -458,59 +460,54 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
     )
 }
 
+const DRAW: &[&str] = &["fleet", "arrivedPercent"];
+pub(crate) const CHARTS: &[Chart] = &[
+    Chart::spreads("without a budget, by % arrived: kW", DRAW, "policy", &[("", "kW")]).of("draw"),
+    Chart::spreads(
+        "without a budget, by % arrived: kW / the least for so many cards",
+        DRAW,
+        "policy",
+        &[("", "toLeast")],
+    )
+    .of("draw"),
+    Chart::spreads(
+        "hard budget: cards in use, % of the most within it",
+        &["fleet"],
+        "policy",
+        &[("", "toMostPercent")],
+    )
+    .of("budget"),
+    Chart::spreads(
+        "hard budget: the fullest rack, % of its budget",
+        &["fleet"],
+        "policy",
+        &[("", "fullestRackPercent")],
+    )
+    .of("budget"),
+];
+
 pub(crate) fn table(report: &Value) -> String {
-    let section = |key: &str| report[key].as_array().cloned().unwrap_or_default();
-    let text = |v: &Value| v.as_str().map_or_else(|| v.to_string(), str::to_owned);
-    let head = [
-        "fleet",
-        "policy",
-        "arrived %",
-        "kW",
-        "cards in use",
-        "kW / least for so many",
+    let (fleet, policy) = (("fleet", "fleet"), ("policy", "policy"));
+    let draw = [
+        ("kW", "kW", 1),
+        ("cards in use", "cards", 0),
+        ("kW / least for so many", "toLeast", 3),
     ];
-    let mut draw = vec![head.map(String::from).to_vec()];
-    draw.extend(section("draw").iter().map(|row| {
-        vec![
-            text(&row["fleet"]),
-            text(&row["policy"]),
-            text(&row["arrivedPercent"]),
-            show(&row["kW"], 1),
-            show(&row["cards"], 0),
-            show(&row["toLeast"], 3),
-        ]
-    }));
-    let head = [
-        "fleet",
-        "policy",
-        "cards at 100 %",
-        "% of most",
-        "kW",
-        "budget kW",
-        "refused",
-        "cards after churn",
-        "fullest rack %",
-        "violations",
+    let budget = [
+        ("cards at 100 %", "cards", 0),
+        ("% of most", "toMostPercent", 1),
+        ("kW", "kW", 1),
+        ("budget kW", "budgetKW", 1),
+        ("refused", "refused", 0),
+        ("cards after churn", "cardsAfterChurn", 0),
+        ("fullest rack %", "fullestRackPercent", 1),
+        ("violations", "violations", 0),
     ];
-    let mut budget = vec![head.map(String::from).to_vec()];
-    budget.extend(section("budget").iter().map(|row| {
-        vec![
-            text(&row["fleet"]),
-            text(&row["policy"]),
-            show(&row["cards"], 0),
-            show(&row["toMostPercent"], 1),
-            show(&row["kW"], 1),
-            show(&row["budgetKW"], 1),
-            show(&row["refused"], 0),
-            show(&row["cardsAfterChurn"], 0),
-            show(&row["fullestRackPercent"], 1),
-            show(&row["violations"], 0),
-        ]
-    }));
+    let arrived = ("arrived %", "arrivedPercent");
     format!(
         "without a budget\n{}\nhard budget\n{}",
-        columns(&draw, 2),
-        columns(&budget, 2)
+        lines(section(report, "draw"), &[fleet, policy, arrived], &draw),
+        lines(section(report, "budget"), &[fleet, policy], &budget)
     )
 }
 

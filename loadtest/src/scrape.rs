@@ -52,6 +52,17 @@ impl Inside {
         }
     }
 
+    /// Of both together.
+    pub(crate) fn plus(mut self, other: &Self) -> Self {
+        // The first has no buckets yet.
+        self.buckets.resize(other.buckets.len(), (0.0, 0.0));
+        for (ours, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *ours = (theirs.0, ours.1 + theirs.1);
+        }
+        self.sum += other.sum;
+        self
+    }
+
     /// Upper bound of the bucket that holds the quantile, in ms.
     fn at_most(&self, q: f64) -> Option<f64> {
         let total = self.buckets.last()?.1;
@@ -64,5 +75,27 @@ impl Inside {
         let total = self.buckets.last().map_or(0.0, |b| b.1);
         json!({"count": total, "meanMs": (total > 0.0).then(|| self.sum / total * 1e3),
             "p50MsAtMost": self.at_most(0.5), "p99MsAtMost": self.at_most(0.99)})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Inside;
+
+    #[test]
+    fn what_came_in_between_is_added_up() {
+        let page = |counts: [u32; 3], sum: f64| {
+            let bounds = ["0.001", "0.002", "+Inf"];
+            let lines = bounds
+                .iter()
+                .zip(counts)
+                .map(|(le, n)| format!("d_bucket{{verb=\"f\",le=\"{le}\"}} {n}\n"));
+            let page = lines.collect::<String>() + &format!("d_sum{{verb=\"f\"}} {sum}\nd_sum{{verb=\"g\"}} 9\n");
+            Inside::read(&page, "d", "verb=\"f\"")
+        };
+        let since = page([5, 15, 15], 0.04).since(&page([5, 5, 5], 0.01));
+        let both = Inside::default().plus(&since).plus(&page([10, 10, 10], 0.01)).json();
+        assert_eq!((&both["count"], &both["meanMs"]), (&20.0.into(), &2.0.into()));
+        assert_eq!((&both["p50MsAtMost"], &both["p99MsAtMost"]), (&1.0.into(), &2.0.into()));
     }
 }

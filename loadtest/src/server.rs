@@ -61,16 +61,21 @@ pub(crate) async fn certificates(pki: &Path) -> anyhow::Result<()> {
 
 /// `core`: pin the server to this core (by taskset), None: do not pin.
 pub(crate) async fn start(cluster: Cluster<'_>, pki: &Path, core: Option<usize>) -> anyhow::Result<Server> {
+    spawn(serve(cluster, core, "warn")?, pki).await
+}
+
+/// The command; what it says of itself, from this level on, goes to stderr.
+pub(crate) fn serve(cluster: Cluster<'_>, core: Option<usize>, level: &str) -> anyhow::Result<Command> {
     let mut command = pinned(&binary()?, core);
     command
-        .args(["serve", "--log-level", "warn"])
+        .args(["serve", "--log-level", level])
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     match cluster {
         Cluster::Files(files) => command.arg("--cluster").arg(files),
         Cluster::Kubeconfig(config) => command.args(["--cluster", "kube"]).env("KUBECONFIG", config),
     };
-    spawn(command, pki).await
+    Ok(command)
 }
 
 /// A command on one core.

@@ -7,22 +7,26 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use wattlane::model::Pod;
 
+use crate::chart::Chart;
+use crate::options;
+use crate::quality::Dice;
 use crate::quality::links::{CARDS, Kind, Reckoning, Set, cards_of};
 use crate::quality::world::{Given, World, node_name};
-use crate::quality::{Dice, columns, over_seeds, show};
+use crate::stats::spread;
+use crate::table::{rows, table as lines};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = 500, value_parser = options::count())]
     nodes: usize,
     /// Seeds 1 to this.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = options::seeds())]
     seeds: u64,
     /// Percent of all cards that are in use while it is measured, ascending.
     #[arg(long, value_delimiter = ',', default_value = "50,60,70,80,90,95")]
     levels: Vec<usize>,
     /// At each level so many times a tenth of the pods goes at once, and others come until the level is reached again.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = options::runs())]
     churn: usize,
     #[arg(long, value_delimiter = ',', default_value = "mixed,nvswitch,cube-mesh,pcie")]
     fleets: Vec<Fleet>,
@@ -353,13 +357,15 @@ fn simulate(args: &Args, mut fill: Fill<'_>, sizes: Sizes, seed: u64) -> anyhow:
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
     ensure!(
-        args.nodes > 0 && args.seeds > 0 && args.churn > 0,
-        "nothing to measure: --nodes, --seeds and --churn are at least 1"
-    );
-    ensure!(
         args.levels.is_sorted() && args.levels.iter().all(|l| (1..100).contains(l)),
         "--levels are ascending percents below 100"
     );
+    let least = args
+        .levels
+        .iter()
+        .min()
+        .map_or(0, |level| level * args.nodes * CARDS / 100);
+    ensure!(least > 0, "the lowest of --levels is less than one card of --nodes");
     let reckonings = Kind::ALL.map(Reckoning::of);
     let mut rows = vec![];
     for fleet in &args.fleets {
@@ -374,7 +380,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
             for (at, percent) in args.levels.iter().enumerate() {
                 for (policy, by_seed) in &runs {
                     let of = |f: &dyn Fn(&Level) -> f64| {
-                        over_seeds(&by_seed.iter().map(|levels| f(&levels[at])).collect::<Vec<_>>())
+                        spread(&by_seed.iter().map(|levels| f(&levels[at])).collect::<Vec<_>>())
                     };
                     let ratio = |a: u64, b: u64| a as f64 / b as f64;
                     let all = |l: &Level| l.links.into_iter().fold(Links::default(), Links::plus);
@@ -383,7 +389,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
                         "filledPercent": of(&|l| 100.0 * l.filled / l.rounds as f64),
                         "twoToLeastOnNode": of(&|l| ratio(l.links[0].chosen, l.links[0].least_here)),
                         "fourToLeastOnNode": of(&|l| ratio(l.links[1].chosen, l.links[1].least_here)),
-                        "worstPodToLeastOnNode": of(&|l| all(l).worst),
+                        "worstPodToLeastOnNode": of(&|l| if all(l).pairs > 0 { all(l).worst } else { f64::NAN }),
                         "chosenToLeastAnywhere": of(&|l| ratio(all(l).chosen, all(l).least_anywhere)),
                         "twoCostOfAPair": of(&|l| ratio(l.links[0].chosen, l.links[0].pairs)),
                         "fourCostOfAPair": of(&|l| ratio(l.links[1].chosen, l.links[1].pairs)),
@@ -400,46 +406,60 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
     Ok(json!({"scenario": "topology", "nodes": args.nodes, "seeds": args.seeds, "churn": args.churn, "rows": rows}))
 }
 
-pub(crate) fn table(report: &Value) -> String {
-    let head = [
-        "fleet",
-        "pods",
-        "level",
+const LINE: &[&str] = &["fleet", "pods", "level"];
+pub(crate) const CHARTS: &[Chart] = &[
+    Chart::spreads(
+        "link cost of the worst pod / least on its node",
+        LINE,
         "policy",
-        "2 / least",
-        "4 / least",
-        "worst / least",
-        "/ anywhere",
-        "2 a pair",
-        "4 a pair",
-        "all a pair",
-        "keep 4 %",
-        "keep 8 %",
-        "free in 4s %",
-        "refused",
-        "filled %",
+        &[("", "worstPodToLeastOnNode")],
+    ),
+    Chart::spreads(
+        "link cost of a pair of one pod's cards",
+        LINE,
+        "policy",
+        &[("", "costOfAPair")],
+    ),
+    Chart::spreads(
+        "% of nodes that keep four free cards that reach each other",
+        LINE,
+        "policy",
+        &[("", "keepFourPercent")],
+    ),
+    Chart::spreads(
+        "% of nodes that keep eight",
+        LINE,
+        "policy",
+        &[("", "keepEightPercent")],
+    ),
+    Chart::spreads(
+        "% of the free cards that could be given out as such fours",
+        LINE,
+        "policy",
+        &[("", "freeInFoursPercent")],
+    ),
+];
+
+pub(crate) fn table(report: &Value) -> String {
+    let names = [
+        ("fleet", "fleet"),
+        ("pods", "pods"),
+        ("level", "level"),
+        ("policy", "policy"),
     ];
-    let mut rows = vec![head.map(String::from).to_vec()];
-    for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        let text = |key: &str| row[key].as_str().unwrap_or("?").to_owned();
-        rows.push(vec![
-            text("fleet"),
-            text("pods"),
-            row["level"].to_string(),
-            text("policy"),
-            show(&row["twoToLeastOnNode"], 2),
-            show(&row["fourToLeastOnNode"], 2),
-            show(&row["worstPodToLeastOnNode"], 2),
-            show(&row["chosenToLeastAnywhere"], 2),
-            show(&row["twoCostOfAPair"], 2),
-            show(&row["fourCostOfAPair"], 2),
-            show(&row["costOfAPair"], 2),
-            show(&row["keepFourPercent"], 1),
-            show(&row["keepEightPercent"], 1),
-            show(&row["freeInFoursPercent"], 1),
-            show(&row["refused"], 0),
-            show(&row["filledPercent"], 1),
-        ]);
-    }
-    columns(&rows, 4)
+    let columns = [
+        ("2 / least", "twoToLeastOnNode", 2),
+        ("4 / least", "fourToLeastOnNode", 2),
+        ("worst / least", "worstPodToLeastOnNode", 2),
+        ("/ anywhere", "chosenToLeastAnywhere", 2),
+        ("2 a pair", "twoCostOfAPair", 2),
+        ("4 a pair", "fourCostOfAPair", 2),
+        ("all a pair", "costOfAPair", 2),
+        ("keep 4 %", "keepFourPercent", 1),
+        ("keep 8 %", "keepEightPercent", 1),
+        ("free in 4s %", "freeInFoursPercent", 1),
+        ("refused", "refused", 0),
+        ("filled %", "filledPercent", 1),
+    ];
+    lines(rows(report), &names, &columns)
 }

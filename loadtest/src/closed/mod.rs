@@ -20,21 +20,22 @@ use serde_json::{Value, json};
 use self::plane::Plane;
 use self::side::{Side, Sides};
 use self::wave::Order;
+use crate::options;
 use crate::quality::Dice;
 use crate::stats::Series;
 
-pub(crate) use table::table;
+pub(crate) use table::{CHARTS, table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Nodes of eight cards.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = options::within(1, 10_000))]
     nodes: usize,
     /// Pods of two cards with a claim template each.
-    #[arg(long, default_value_t = 400)]
+    #[arg(long, default_value_t = 400, value_parser = options::within(1, 100_000))]
     pods: usize,
     /// Each side this many times, in turns.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = options::runs())]
     runs: usize,
     #[arg(long, value_delimiter = ',', default_values_t = [Side::InTree, Side::Wattlane])]
     sides: Vec<Side>,
@@ -42,23 +43,21 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BINARY")]
     other: Option<PathBuf>,
     /// Creations that wait for the API server at one time.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = options::within(1, 1000))]
     creators: usize,
     /// Pods that are bound and deleted before each run is timed.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, value_parser = options::within(0, 100_000))]
     warm_up: usize,
     /// Rolls which side goes first in each turn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Seconds after which a run that has not ended is an error.
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience: u64,
-    /// Write every sample of every run here, as JSON.
-    #[arg(long)]
-    raw: Option<PathBuf>,
 }
 
-pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
+/// The report, and all samples.
+pub(crate) async fn run(args: &Args) -> anyhow::Result<(Value, Value)> {
     ensure!(
         args.pods.max(args.warm_up) * world::CARDS_A_POD <= args.nodes * crate::fixture::GPUS,
         "{} pods of {} cards do not fit on {} nodes of {}",
@@ -77,13 +76,9 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<Value> {
         plane.report();
     }
     let (rows, raw) = measured?;
-    if let Some(path) = &args.raw {
-        std::fs::write(path, serde_json::to_vec(&raw)?).with_context(|| path.display().to_string())?;
-    }
-    Ok(
-        json!({"scenario": "loop", "nodes": args.nodes, "pods": args.pods, "runs": args.runs, "seed": args.seed,
-        "creators": args.creators, "tls": "1.3, client certificate, HTTP/2", "rows": rows}),
-    )
+    let report = json!({"scenario": "loop", "nodes": args.nodes, "pods": args.pods, "runs": args.runs, "seed": args.seed,
+        "creators": args.creators, "tls": "1.3, client certificate, HTTP/2", "rows": rows});
+    Ok((report, raw.into()))
 }
 
 /// The rows of the report, and all samples.

@@ -3,10 +3,12 @@
 use serde_json::Value;
 use wattlane::cluster::Call;
 
-use crate::load::text;
+use crate::chart::Chart;
+use crate::stats::spread;
+use crate::table::{columns, show, text};
 
 pub(crate) fn table(report: &Value) -> String {
-    let rows = crate::load::rows(report);
+    let rows = crate::table::rows(report);
     let mut out = format!(
         "{} nodes of 8 cards, {} pods of 2, extender over TLS {}\n{:<16}{:>9}{:>9}{:>10}{:>10}{:>8}  {:<34}processor ms a pod\n",
         report["nodes"],
@@ -46,30 +48,22 @@ pub(crate) fn table(report: &Value) -> String {
         );
     }
     let sides: std::collections::BTreeSet<String> = rows.iter().map(|r| text(&r["side"])).collect();
-    out += &format!(
-        "\n{:<16}{:>9}{:>16}{:>10}{:>10}\n",
-        "side", "pods/s", "range", "p50 ms", "p99 ms"
-    );
+    let mut medians = vec![["side", "pods/s", "p50 ms", "p99 ms"].map(String::from).to_vec()];
     for side in &sides {
-        let of = |key: &str| sorted(rows, side, key);
-        let (rate, p50, p99) = (of("podsPerSecond"), of("p50Ms"), of("p99Ms"));
-        let range = format!("{:.1}-{:.1}", rate.first().unwrap_or(&0.0), rate.last().unwrap_or(&0.0));
-        out += &format!(
-            "{side:<16}{:>9.1}{range:>16}{:>10.0}{:>10.0}\n",
-            middle(&rate),
-            middle(&p50),
-            middle(&p99)
-        );
+        let of = |key: &str, digits| show(&spread(&in_turns(rows, side, key)), digits);
+        medians.push(vec![
+            side.clone(),
+            of("podsPerSecond", 1),
+            of("p50Ms", 0),
+            of("p99Ms", 0),
+        ]);
     }
+    out += &format!("\nmedians of the runs (range)\n{}", columns(&medians, 1));
     for rival in sides.iter().filter(|s| s.as_str() != "wattlane") {
-        let (ours, theirs) = (in_turns(rows, "wattlane"), in_turns(rows, rival));
-        let mut ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(a, b)| a / b).collect();
-        ratios.sort_by(f64::total_cmp);
-        if let (Some(low), Some(high)) = (ratios.first(), ratios.last()) {
-            out += &format!(
-                "wattlane / {rival} in one turn: {:.2} ({low:.2}-{high:.2})\n",
-                middle(&ratios)
-            );
+        let of = |side| in_turns(rows, side, "podsPerSecond");
+        let ratios: Vec<f64> = of("wattlane").iter().zip(of(rival)).map(|(a, b)| a / b).collect();
+        if !ratios.is_empty() {
+            out += &format!("wattlane / {rival} in one turn: {}\n", show(&spread(&ratios), 2));
         }
     }
     out + &where_the_time_goes(rows)
@@ -105,24 +99,10 @@ fn where_the_time_goes(rows: &[Value]) -> String {
     out
 }
 
-/// The rates of a side in the order of the turns.
-fn in_turns(rows: &[Value], side: &str) -> Vec<f64> {
+/// What the runs of a side have, in the order of the turns.
+fn in_turns(rows: &[Value], side: &str, key: &str) -> Vec<f64> {
     let of = rows.iter().filter(|r| r["side"] == side);
-    of.map(|r| number(&r["podsPerSecond"])).collect()
-}
-
-fn sorted(rows: &[Value], side: &str, key: &str) -> Vec<f64> {
-    let mut values: Vec<f64> = rows
-        .iter()
-        .filter(|r| r["side"] == side)
-        .map(|r| number(&r[key]))
-        .collect();
-    values.sort_by(f64::total_cmp);
-    values
-}
-
-fn middle(sorted: &[f64]) -> f64 {
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+    of.map(|r| number(&r[key])).collect()
 }
 
 fn counts(value: &Value) -> String {
@@ -134,3 +114,24 @@ fn counts(value: &Value) -> String {
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(0.0)
 }
+
+pub(crate) const CHARTS: &[Chart] = &[
+    Chart::spreads(
+        "pods/s: median and range of the runs",
+        &["side"],
+        "",
+        &[("", "podsPerSecond")],
+    ),
+    Chart::spreads(
+        "ms from a pod's creation to its being bound",
+        &["side"],
+        "",
+        &[("p50", "p50Ms"), ("p99", "p99Ms")],
+    ),
+    Chart::spreads(
+        "ms of a scheduling cycle",
+        &["side"],
+        "",
+        &[("", "inside/scheduler/cycleMs")],
+    ),
+];

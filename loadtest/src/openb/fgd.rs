@@ -62,7 +62,7 @@ impl Mix {
             return (after(&cards), cards);
         }
         let mut best: Option<(i64, usize)> = None;
-        for card in (0..room.cards.len()).filter(|c| room.cards[*c] >= shape.milli) {
+        for card in room.fitting(shape) {
             // Cards of which as much is left are as good.
             if room.cards[..card].contains(&room.cards[card]) {
                 continue;

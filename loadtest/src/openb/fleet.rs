@@ -30,9 +30,13 @@ impl<'t> Room<'t> {
     }
 
     pub(crate) fn has_cards(&self, shape: &Shape) -> bool {
-        shape.cards == 0
-            || shape.may_have(self.machine.model)
-                && self.cards.iter().filter(|left| **left >= shape.milli).count() >= shape.cards
+        shape.cards == 0 || shape.may_have(self.machine.model) && self.fitting(shape).count() >= shape.cards
+    }
+
+    /// Cards of which enough is left.
+    pub(crate) fn fitting<'r>(&'r self, shape: &Shape) -> impl Iterator<Item = usize> + use<'r, 't> {
+        let milli = shape.milli;
+        (0..self.cards.len()).filter(move |c| self.cards[*c] >= milli)
     }
 
     /// Units left of all cards.
@@ -42,8 +46,7 @@ impl<'t> Room<'t> {
 
     /// The first cards that do, where it does not matter which.
     pub(crate) fn first(&self, shape: &Shape) -> Vec<usize> {
-        let fit = (0..self.cards.len()).filter(|c| self.cards[*c] >= shape.milli);
-        fit.take(shape.cards).collect()
+        self.fitting(shape).take(shape.cards).collect()
     }
 
     /// False, and nothing taken: it does not fit.

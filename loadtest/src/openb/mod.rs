@@ -13,7 +13,11 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use crate::quality::{Dice, columns, over_seeds, show};
+use crate::chart::Chart;
+use crate::options;
+use crate::quality::Dice;
+use crate::stats::spread;
+use crate::table::{rows, table as lines};
 use fleet::Room;
 use rivals::Rival;
 use trace::Trace;
@@ -27,9 +31,9 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = ["default".to_owned(), "multigpu50".to_owned()])]
     pods: Vec<String>,
     /// From `--first` on.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = options::seeds())]
     seeds: u64,
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, default_value_t = 42, value_parser = clap::value_parser!(u64).range(0..=1_000_000_000))]
     first: u64,
     /// Draw each pod from the whole trace, instead of going through it once in any order first.
     #[arg(long)]
@@ -64,9 +68,6 @@ const BOTH: [Ties; 2] = [Ties::Random, Ties::First];
 
 /// Percent of the capacity asked for at which it is looked, refused pods included.
 const ARRIVED: [u64; 6] = [50, 80, 90, 95, 100, 130];
-/// Those at which the table has what is given out, and what is drawn.
-const GIVEN_AT: [u64; 3] = [95, 100, 130];
-const DRAWN_AT: [u64; 4] = [50, 80, 90, 100];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
@@ -122,20 +123,26 @@ fn filling(trace: &Trace, policy: Policy, ties: Ties, args: &Args, seed: u64) ->
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
-    ensure!(args.seeds > 0 && !args.pods.is_empty(), "nothing to measure");
+    let wanted = |policy: &str| args.only.as_ref().is_none_or(|only| policy.contains(&**only));
+    ensure!(
+        POLICIES.iter().any(|(policy, ..)| wanted(policy)),
+        "no policy has {:?} in its name; there are {}",
+        args.only.as_deref().unwrap_or_default(),
+        POLICIES.map(|(policy, ..)| policy).join(", ")
+    );
     let mut rows = vec![];
     for name in &args.pods {
         let trace = Trace::read(&args.openb, name)?;
         for (policy, by, ties) in &POLICIES {
-            if args.only.as_ref().is_some_and(|only| !policy.contains(&**only)) {
+            if !wanted(policy) {
                 continue;
             }
             for ties in *ties {
-                let seeds = args.first..args.first.saturating_add(args.seeds);
+                let seeds = args.first..args.first + args.seeds;
                 let runs = seeds.map(|seed| filling(&trace, *by, *ties, args, seed));
                 let runs: Vec<Vec<Point>> = runs.collect::<anyhow::Result<_>>()?;
                 let over = |of: &dyn Fn(&Point) -> f64| -> Vec<Value> {
-                    let at = |i: usize| over_seeds(&runs.iter().map(|run| of(&run[i])).collect::<Vec<_>>());
+                    let at = |i: usize| spread(&runs.iter().map(|run| of(&run[i])).collect::<Vec<_>>());
                     (0..ARRIVED.len()).map(at).collect()
                 };
                 rows.push(
@@ -152,19 +159,46 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Value> {
     )
 }
 
+const LINE: &[&str] = &["pods", "ties"];
+// Numbers in paths are positions in `ARRIVED`.
+pub(crate) const CHARTS: &[Chart] = &[
+    Chart::spreads(
+        "given out when 100 % have arrived, % of all",
+        LINE,
+        "policy",
+        &[("", "givenPercent/4")],
+    ),
+    Chart::spreads("given out at 130 %", LINE, "policy", &[("", "givenPercent/5")]),
+    Chart::spreads("kW when 80 % have arrived", LINE, "policy", &[("", "kilowatts/1")]),
+    Chart::spreads("kW at 100 %", LINE, "policy", &[("", "kilowatts/4")]),
+];
+
 pub(crate) fn table(report: &Value) -> String {
-    let at = |percent: &u64| ARRIVED.iter().position(|a| a == percent).unwrap_or_default();
-    let mut head: Vec<String> = ["pods", "policy", "ties"].map(String::from).to_vec();
-    head.extend(GIVEN_AT.iter().map(|p| format!("given % at {p}")));
-    head.extend(DRAWN_AT.iter().map(|p| format!("kW at {p}")));
-    let mut rows = vec![head];
-    for row in report["rows"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        let mut cells: Vec<String> = ["pods", "policy", "ties"]
-            .map(|k| row[k].as_str().unwrap_or("?").to_owned())
-            .to_vec();
-        cells.extend(GIVEN_AT.iter().map(|p| show(&row["givenPercent"][at(p)], 2)));
-        cells.extend(DRAWN_AT.iter().map(|p| show(&row["kilowatts"][at(p)], 0)));
-        rows.push(cells);
+    let columns = [
+        ("given % at 95", "givenPercent/3", 2),
+        ("given % at 100", "givenPercent/4", 2),
+        ("given % at 130", "givenPercent/5", 2),
+        ("kW at 50", "kilowatts/0", 0),
+        ("kW at 80", "kilowatts/1", 0),
+        ("kW at 90", "kilowatts/2", 0),
+        ("kW at 100", "kilowatts/4", 0),
+    ];
+    let names = [("pods", "pods"), ("policy", "policy"), ("ties", "ties")];
+    lines(rows(report), &names, &columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_of_the_percent_they_say() {
+        let all = ARRIVED.map(|percent| spread(&[percent as f64]));
+        let row = json!({"pods": "p", "policy": "w", "ties": "t", "givenPercent": all, "kilowatts": all});
+        let out = table(&json!({"rows": [row]}));
+        let (heads, values) = out.trim_end().split_once('\n').expect("two lines");
+        let said = heads.split("at ").skip(1).filter_map(|h| h.split_whitespace().next());
+        let shown = values.split_whitespace().skip(3).filter_map(|v| v.split('.').next());
+        assert_eq!(said.collect::<Vec<_>>(), shown.collect::<Vec<_>>(), "{out}");
     }
-    columns(&rows, 3)
 }

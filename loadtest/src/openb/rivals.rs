@@ -109,9 +109,7 @@ impl<'t> Chooser<'t> {
         };
         let mut cards = known[node].cards.clone();
         if self.rival == Rival::Random {
-            let mut all: Vec<usize> = (0..rooms[node].cards.len())
-                .filter(|c| rooms[node].cards[*c] >= shape.milli)
-                .collect();
+            let mut all: Vec<usize> = rooms[node].fitting(shape).collect();
             dice.shuffle(&mut all);
             cards = all.into_iter().take(shape.cards).collect();
         }
@@ -125,9 +123,7 @@ fn best_fit(room: &Room<'_>, shape: &Shape) -> (i64, Vec<usize>) {
         (f64::from(room.units()) - shape.units() as f64) / MOST[1],
     ];
     let score = (100.0 * (1.0 - (left[0] + left[1]) / 2.0)) as i64;
-    let mut fit: Vec<usize> = (0..room.cards.len())
-        .filter(|c| room.cards[*c] >= shape.milli)
-        .collect();
+    let mut fit: Vec<usize> = room.fitting(shape).collect();
     fit.sort_by_key(|c| room.cards[*c].min(CARD));
     fit.truncate(shape.cards);
     (score, fit)

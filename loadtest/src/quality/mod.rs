@@ -1,12 +1,11 @@
-//! What the measurements of placement quality share: numbers that are the same on every run, a cluster that pods come to
-//! and leave, and medians over seeds. No server and no clock: what is measured is what is chosen.
+//! What the measurements of placement quality share: numbers that are the same on every run, and a cluster that pods come to
+//! and leave. No server and no clock: what is measured is what is chosen.
 
 pub(crate) mod links;
 #[path = "../../../tests/shared/splitmix.rs"]
 mod splitmix;
 pub(crate) mod world;
 
-use serde_json::{Value, json};
 use splitmix::SplitMix;
 
 /// Numbers that are the same on every run.
@@ -40,48 +39,9 @@ impl Dice {
     }
 }
 
-/// Median (of an even number the upper), range, and each seed's value in the order of seeds. Seeds of which there is
-/// nothing to say (NaN) are null and not among the others.
-pub(crate) fn over_seeds(samples: &[f64]) -> Value {
-    let mut sorted: Vec<f64> = samples.iter().copied().filter(|s| s.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    json!({"median": sorted.get(sorted.len() / 2), "least": sorted.first(), "most": sorted.last(), "seeds": samples})
-}
-
-/// `median (least-most)` with so many digits; the range only where there is one.
-pub(crate) fn show(value: &Value, digits: usize) -> String {
-    let number = |key: &str| value[key].as_f64().map(|n| format!("{n:.digits$}"));
-    match (number("median"), number("least"), number("most")) {
-        (Some(median), Some(least), Some(most)) if least == most => median,
-        (Some(median), Some(least), Some(most)) => format!("{median} ({least}-{most})"),
-        _ => "-".into(),
-    }
-}
-
-/// Columns as wide as their longest text, the first ones to the left, the rest to the right.
-pub(crate) fn columns(rows: &[Vec<String>], left: usize) -> String {
-    let most = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max();
-    let widths: Vec<usize> = (0..most).map(|c| width(c).unwrap_or(0)).collect();
-    let mut out = String::new();
-    for row in rows {
-        let cells = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(c, (text, width))| match c < left {
-                true => format!("{text:<width$}"),
-                false => format!("{text:>width$}"),
-            });
-        out += cells.collect::<Vec<_>>().join("  ").trim_end();
-        out.push('\n');
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Dice, over_seeds, show};
+    use super::Dice;
 
     #[test]
     fn dice_repeat_and_reach_every_side() {
@@ -92,12 +52,5 @@ mod tests {
         assert_eq!(rolls(7), rolls(7));
         assert_ne!(rolls(7), rolls(8));
         assert!((0..6).all(|side| rolls(7).contains(&side)));
-    }
-
-    #[test]
-    fn medians() {
-        let value = over_seeds(&[3.0, f64::NAN, 1.0, 2.0]);
-        assert_eq!(show(&value, 1), "2.0 (1.0-3.0)");
-        assert_eq!(show(&over_seeds(&[f64::NAN]), 1), "-");
     }
 }
