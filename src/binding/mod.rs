@@ -236,12 +236,13 @@ fn plan(context: Context<'_>, pod: &Pod, node: &Name, cut: &AtomicU32) -> Result
     if demand.is_empty() {
         return Ok(vec![]);
     }
-    let Some(entry) = context.snapshot.node_named(node) else {
+    let found = context.snapshot.node_ix(node);
+    let Some((ix, entry)) = found.and_then(|ix| Some((ix, context.snapshot.node(ix)?))) else {
         return Err(Refusal::new(Reason::UnknownNode, "the node is not known (yet)"));
     };
     let placed = placement::place(context, &demand, entry).map(|p| p.claims);
     let placed = placed.map_err(|no| match context.snapshot.without_holds() {
-        Some(free) if placement::only_held(context, &free, &demand, node) => Refusal::new(no.reason, placement::HELD),
+        Some(free) if placement::only_held(context, &free, &demand, ix) => Refusal::new(no.reason, placement::HELD),
         _ => no,
     });
     cut.fetch_add(demand.cut_searches(), Ordering::Relaxed);

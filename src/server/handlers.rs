@@ -160,8 +160,10 @@ impl Service for Handlers {
                 let mut before = None;
                 // Of each text of the verdicts.
                 let mut reasons = vec![];
+                let mut nodes = Vec::with_capacity(args.names.len());
                 for name in args.names.each() {
                     let node = walk.find(name).map(|(_, ix)| ix);
+                    nodes.push(node);
                     let remembered = node.and_then(|ix| known.remembered(ix));
                     if remembered.is_some() && remembered == before {
                         verdicts.repeat();
@@ -182,7 +184,7 @@ impl Service for Handlers {
                 }
                 judged = tally.refused[Reason::UnknownNode as usize] == 0;
                 match tally.fit {
-                    0 => holds::say_held((desk, pace), context, &demand, &args.names, &mut verdicts).await,
+                    0 => holds::say_held((desk, pace), context, &demand, &nodes, &mut verdicts).await,
                     // The scheduler asks for no scores then.
                     1 => {
                         let left = verdicts.fitting().next();

@@ -11,7 +11,8 @@ use crate::index::Reservation;
 use crate::metrics::GivenBack;
 use crate::model::{Name, Pod};
 use crate::placement::{self, Context, Demand};
-use crate::wire::{NodeNames, Verdicts};
+use crate::snapshot::NodeIx;
+use crate::wire::Verdicts;
 
 /// How long an answer waits for its hold. Without one it is as good; only the bind may meet a conflict.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -29,7 +30,7 @@ pub(super) async fn say_held(
     (desk, pace): (&mut Desk, &mut Pace<'_>),
     context: Context<'_>,
     demand: &Demand,
-    nodes: &NodeNames<'_>,
+    nodes: &[Option<NodeIx>],
     verdicts: &mut Verdicts,
 ) {
     let Some(free) = context.snapshot.without_holds() else {
@@ -40,15 +41,14 @@ pub(super) async fn say_held(
         snapshot: &free,
         ..context
     };
-    let (mut walk, known) = (desk.names.walk(), desk.memo.about(lifted, demand));
+    let known = desk.memo.about(lifted, demand);
     let words = Name::from(placement::HELD);
-    for (at, name) in nodes.each().enumerate() {
-        let untouched = walk.find(name).is_none_or(|(_, ix)| known.remembered(ix).is_some());
-        let name = nodes.get(at).filter(|_| !untouched);
-        if name.is_some_and(|name| placement::only_held(context, &free, demand, name)) {
+    for (at, node) in nodes.iter().enumerate() {
+        let touched = node.filter(|ix| known.remembered(*ix).is_none());
+        if touched.is_some_and(|ix| placement::only_held(context, &free, demand, ix)) {
             verdicts.replace(at, &words);
         }
-        if pace.is_over(untouched) {
+        if pace.is_over(touched.is_none()) {
             pace.rest().await;
         }
     }
