@@ -32,7 +32,7 @@ fn shape(name: &str) -> (Prepared, Demand) {
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(6_466))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(6_778))]
 #[bench::four_of_8(args = ("4 of 8, one group"), config = within(32_311))]
 #[bench::partitions(args = ("7 partitions"), config = within(86_642))]
 #[bench::all_of_16(args = ("All of 16"), config = within(78_155))]
@@ -42,10 +42,10 @@ fn place((prepared, demand): (Prepared, Demand)) -> (Result<Placement, Refusal>,
 }
 
 #[library_benchmark(setup = shape)]
-#[bench::one_of_8(args = ("1 of 8"), config = within(1_812))]
+#[bench::one_of_8(args = ("1 of 8"), config = within(1_938))]
 #[bench::four_of_8(args = ("4 of 8, one group"), config = within(22_194))]
 #[bench::partitions(args = ("7 partitions"), config = within(67_742))]
-#[bench::all_of_16(args = ("All of 16"), config = within(58_247))]
+#[bench::all_of_16(args = ("All of 16"), config = within(61_305))]
 #[bench::cannot_be(args = ("9 of 128 that cannot be"), config = within(3_419_048))]
 fn check((prepared, demand): (Prepared, Demand)) -> (Result<(), Refusal>, Prepared, Demand) {
     (black_box(prepared.check(&demand)), prepared, demand)

@@ -35,16 +35,16 @@ fn admitting() -> Served {
 }
 
 #[library_benchmark]
-#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(304_060))]
-#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(421_180))]
-#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(2_601_825))]
+#[bench::all_of_500(args = (Fit::All, 500), setup = filtering, config = within(261_396))]
+#[bench::one_of_500(args = (Fit::One, 500), setup = filtering, config = within(359_107))]
+#[bench::none_of_5000(args = (Fit::None, 5000), setup = filtering, config = within(1_993_296))]
 fn filter(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.filter()), served)
 }
 
 #[library_benchmark]
-#[bench::all_of_500(args = (500), setup = prioritizing, config = within(439_241))]
-#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(3_347_261))]
+#[bench::all_of_500(args = (500), setup = prioritizing, config = within(407_490))]
+#[bench::all_of_5000(args = (5000), setup = prioritizing, config = within(2_681_994))]
 fn prioritize(served: Served) -> (Vec<u8>, Served) {
     (black_box(served.prioritize()), served)
 }
