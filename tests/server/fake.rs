@@ -53,7 +53,7 @@ impl Service for Fake {
             return Err(Failure::Error("it broke".into()));
         }
         let verdict = |name: &str| (!name.starts_with("ok")).then(|| Arc::from(format!("{name}: no \"free\" card")));
-        Ok(args.names.iter().map(|n| verdict(n)).collect())
+        Ok(args.names.iter().map(verdict).collect())
     }
 
     /// The position, from 10 down.
