@@ -183,25 +183,12 @@ mod tests {
 
     use super::*;
     use crate::index::{Change, Kind};
-    use crate::model::{Classified, Classifier, Device, Labels, WattOrigin};
-
-    struct NoClass;
-
-    impl Classifier for NoClass {
-        fn classify(&self, _: &Name, _: &Device, _: &Labels, _: &Labels) -> Classified {
-            Classified {
-                class: None,
-                watts: None,
-                origin: WattOrigin::Unknown,
-                board: None,
-            }
-        }
-    }
+    use crate::model::Unclassified;
 
     /// As with an autoscaler: a node, its pods, its pods gone, the node gone; or the node first.
     #[test]
     fn nothing_is_kept_of_nodes_that_came_and_went() {
-        let mut index = Index::new(Arc::new(NoClass));
+        let mut index = Index::new(Arc::new(Unclassified));
         let object = |value| crate::convert::object(&value).expect("readable").expect("known");
         for i in 0..20 {
             let name = format!("n{i}");

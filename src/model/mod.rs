@@ -39,7 +39,7 @@ pub use pod::{
     ADMITTED, CLASS, DEFAULT_SCHEDULER, GATE, GROUP, MEMORY, MIRROR, MIX, PARTITION, Pod, PodClaim, PodClaimSource,
     TOPOLOGY, WEBHOOK,
 };
-pub use power::{Budget, Classified, Classifier, WattOrigin};
+pub use power::{Budget, Classified, Classifier, Unclassified, WattOrigin};
 pub use product::normalised;
 pub use quantity::{Quantity, QuantityError};
 pub use refusal::{Reason, Refusal};

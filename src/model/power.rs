@@ -3,13 +3,14 @@
 use super::{Device, Labels, Name};
 
 /// Where a watt figure comes from, strongest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WattOrigin {
     /// The limit in force, as a probe on the node read it.
     Measured,
     Policy,
     /// The built-in product table.
     Table,
+    #[default]
     Unknown,
 }
 
@@ -24,8 +25,8 @@ impl WattOrigin {
     }
 }
 
-/// Class and watts of one device.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Class and watts of one device. Of the default nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Classified {
     /// None: not a device with a product (a NIC, a compute-domain channel); it never counts as a mix, and no power
     /// budget counts it.
@@ -72,5 +73,15 @@ pub trait Classifier: Send + Sync {
     /// The power domains the policy names, whether or not a node is in them.
     fn named_budgets(&self) -> Vec<Budget> {
         vec![]
+    }
+}
+
+/// No device has a class or watts, as where there is no policy: the rule of one class never bites.
+#[derive(Clone, Copy, Debug)]
+pub struct Unclassified;
+
+impl Classifier for Unclassified {
+    fn classify(&self, _: &Name, _: &Device, _: &Labels, _: &Labels) -> Classified {
+        Classified::default()
     }
 }

@@ -4,20 +4,7 @@ use std::time::Duration;
 
 use super::{Poke, Running, spawn};
 use crate::index::{Change, Index, Key, Kind, Object};
-use crate::model::{Classified, Classifier, Device, Labels, Name, NamespacedName, Node, Pod, WattOrigin};
-
-struct NoClass;
-
-impl Classifier for NoClass {
-    fn classify(&self, _: &Name, _: &Device, _: &Labels, _: &Labels) -> Classified {
-        Classified {
-            class: None,
-            watts: None,
-            origin: WattOrigin::Unknown,
-            board: None,
-        }
-    }
-}
+use crate::model::{Device, NamespacedName, Node, Pod, Unclassified};
 
 fn node(name: &str) -> Change {
     Change::Upsert(Object::Node(Node {
@@ -59,7 +46,7 @@ fn started() -> (Running, Arc<AtomicBool>) {
     let answer = fit.clone();
     (
         spawn(
-            Index::new(Arc::new(NoClass)),
+            Index::new(Arc::new(Unclassified)),
             Arc::new(move |_, _| answer.load(Ordering::Relaxed)),
         ),
         fit,
@@ -162,7 +149,7 @@ async fn a_new_policy_is_a_reason_to_look_again() {
     let before = running.reader.load().version;
     running
         .index
-        .set_classifier(Arc::new(NoClass))
+        .set_classifier(Arc::new(Unclassified))
         .await
         .expect("the task runs");
     let poke = tokio::time::timeout(Duration::from_secs(5), running.pokes.recv()).await;

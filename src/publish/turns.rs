@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::convert;
     use crate::index::Change;
-    use crate::model::{Classified, Classifier, Device, Labels, NamespacedName, WattOrigin};
+    use crate::model::{Classified, Classifier, Device, Labels, NamespacedName};
 
     const CLAIM: &str = "wl-share-chat-x2-0123456789";
 
@@ -79,12 +79,7 @@ mod tests {
         }
 
         fn classify(&self, _: &Name, _: &Device, _: &Labels, _: &Labels) -> Classified {
-            Classified {
-                class: None,
-                watts: None,
-                origin: WattOrigin::Unknown,
-                board: None,
-            }
+            Classified::default()
         }
     }
 

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use wattlane::convert;
 use wattlane::index::{Change, Index, Object};
-use wattlane::model::{
-    Allocation, Budget, Classified, Classifier, Device, DeviceId, DeviceResult, Labels, Name, WattOrigin,
-};
+use wattlane::model::{Allocation, Budget, Classified, Classifier, Device, DeviceId, DeviceResult, Labels, Name};
 use wattlane::snapshot::{PoolState, Snapshot};
 
 /// The class is the node's label `class`, which has a budget as well, or `sort`, so that relabelling shows.
@@ -18,9 +16,7 @@ impl Classifier for ByLabel {
     fn classify(&self, _driver: &Name, _device: &Device, labels: &Labels, _annotations: &Labels) -> Classified {
         Classified {
             class: labels.get("class").or(labels.get("sort")).cloned(),
-            watts: None,
-            origin: WattOrigin::Unknown,
-            board: None,
+            ..Classified::default()
         }
     }
 

@@ -4,28 +4,14 @@ use std::sync::Arc;
 
 use wattlane::convert::{self, Object};
 use wattlane::index::{Change, Index};
-use wattlane::model::{Classified, Classifier, Device, Labels, Name, Pod, WattOrigin};
+use wattlane::model::{Pod, Unclassified};
 use wattlane::snapshot::Snapshot;
 
 use super::case::Case;
 
-/// No device has a wattage class, so that the one-class rule, which Kubernetes does not know, never bites.
-struct NoClasses;
-
-impl Classifier for NoClasses {
-    fn classify(&self, _: &Name, _: &Device, _: &Labels, _: &Labels) -> Classified {
-        Classified {
-            class: None,
-            watts: None,
-            origin: WattOrigin::Unknown,
-            board: None,
-        }
-    }
-}
-
 /// The snapshot wattlane makes of a case, and the pod.
 pub(crate) fn load(case: &Case) -> (Arc<Snapshot>, Pod) {
-    let mut index = Index::new(Arc::new(NoClasses));
+    let mut index = Index::new(Arc::new(Unclassified));
     let mut pod = None;
     for value in case.objects() {
         let object = convert::object(&value)

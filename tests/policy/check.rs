@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wattlane::cli::check::{Report, check};
-use wattlane::model::{Bits, Capacity, Classified, NodeScope, QualifiedName, Quantity, WattOrigin};
+use wattlane::model::{Bits, Capacity, Classified, NodeScope, QualifiedName, Quantity};
 use wattlane::snapshot::{MaskCache, Pool, PoolDevice, PoolHealth, PoolState, Snapshot};
 
 use super::HEAD;
@@ -28,9 +28,7 @@ fn cluster(products: &[&str]) -> Snapshot {
         // What the index knew under another policy does not matter here.
         classified: Classified {
             class: Some("stale".into()),
-            watts: None,
-            origin: WattOrigin::Unknown,
-            board: None,
+            ..Classified::default()
         },
         scope: NodeScope::All,
     });

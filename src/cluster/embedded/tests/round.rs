@@ -9,21 +9,8 @@ use serde_json::json;
 use super::{Embedded, claim, consumer, device, from_template, key, pod, small};
 use crate::cluster::{Cluster as _, WatchStatus};
 use crate::index::{Index, Kind};
-use crate::model::{Classified, Classifier, Device, Labels, Name, WattOrigin};
+use crate::model::Unclassified;
 use crate::publish::{Reader, Running, spawn};
-
-pub(super) struct NoClass;
-
-impl Classifier for NoClass {
-    fn classify(&self, _: &Name, _: &Device, _: &Labels, _: &Labels) -> Classified {
-        Classified {
-            class: None,
-            watts: None,
-            origin: WattOrigin::Unknown,
-            board: None,
-        }
-    }
-}
 
 #[derive(Default)]
 struct Alive(Mutex<Vec<Kind>>);
@@ -42,7 +29,7 @@ impl WatchStatus for Alive {
 
 /// Starts index and watch, and waits until all kinds are there.
 pub(super) async fn watched(cluster: &Arc<Embedded>) -> Running {
-    let running = spawn(Index::new(Arc::new(NoClass)), Arc::new(|_, _| false));
+    let running = spawn(Index::new(Arc::new(Unclassified)), Arc::new(|_, _| false));
     let (status, watch, index) = (Arc::new(Alive::default()), cluster.clone(), running.index.clone());
     let alive = status.clone();
     tokio::spawn(async move { watch.watch(index, status).await });
