@@ -148,7 +148,7 @@ impl Service for Handlers {
         match Demand::of(context, &asked.pod) {
             Ok(demand) if demand.is_empty() => {
                 tally.fit = args.names.len();
-                args.names.iter().for_each(|_| verdicts.push(None));
+                (0..args.names.len()).for_each(|_| verdicts.push(None));
             }
             Ok(demand) => {
                 let unknown = Refusal::new(Reason::UnknownNode, "wattlane does not know this node (yet)");
@@ -161,8 +161,9 @@ impl Service for Handlers {
                 // Of each text of the verdicts.
                 let mut reasons = vec![];
                 let mut nodes = Vec::with_capacity(args.names.len());
-                for name in args.names.each() {
-                    let node = walk.find(name).map(|(_, ix)| ix);
+                let judge = |at| {
+                    let node = args.names.bytes_of(at).and_then(|name| walk.find(name));
+                    let node = node.map(|(_, ix)| ix);
                     nodes.push(node);
                     let remembered = node.and_then(|ix| known.remembered(ix));
                     if remembered.is_some() && remembered == before {
@@ -174,10 +175,9 @@ impl Service for Handlers {
                         reasons.extend(refusal.filter(|_| verdicts.texts() > reasons.len()).map(|r| r.reason));
                         before = node.and_then(|ix| known.remembered(ix));
                     }
-                    if pace.is_over(remembered.is_some()) {
-                        pace.rest().await;
-                    }
-                }
+                    remembered.is_some()
+                };
+                pace.through(args.names.len(), judge).await;
                 tally.fit = verdicts.fit();
                 for (reason, nodes) in reasons.into_iter().zip(verdicts.refused()) {
                     tally.refused[reason as usize] += nodes;
@@ -199,7 +199,7 @@ impl Service for Handlers {
             }
             Err(refusal) => {
                 tally.refused[refusal.reason as usize] = args.names.len();
-                args.names.iter().for_each(|_| verdicts.push(Some(&refusal.message)));
+                (0..args.names.len()).for_each(|_| verdicts.push(Some(&refusal.message)));
             }
         }
         tally.report(&self.metrics);
@@ -228,15 +228,11 @@ impl Service for Handlers {
         desk.renew(snapshot);
         let (mut walk, mut known) = (desk.names.walk(), desk.memo.about(context, &demand));
         let mut fitting = Fitting::with_capacity(args.names.len());
-        for (at, name) in (0..).zip(args.names.each()) {
-            let remembered = match walk.find(name) {
-                Some((order, ix)) => known.add_to(&mut fitting, context, &demand, ix, (order, at)),
-                None => true,
-            };
-            if pace.is_over(remembered) {
-                pace.rest().await;
-            }
-        }
+        let judge = |at| match args.names.bytes_of(at).and_then(|name| walk.find(name)) {
+            Some((order, ix)) => known.add_to(&mut fitting, context, &demand, ix, (order, at as u32)),
+            None => true,
+        };
+        pace.through(args.names.len(), judge).await;
         let scores = fitting.scores(&demand, args.names.len());
         self.metrics.searches_cut(Verb::Prioritize, demand.cut_searches());
         let best = scores

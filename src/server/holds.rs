@@ -43,15 +43,14 @@ pub(super) async fn say_held(
     };
     let known = desk.memo.about(lifted, demand);
     let words = Name::from(placement::HELD);
-    for (at, node) in nodes.iter().enumerate() {
-        let touched = node.filter(|ix| known.remembered(*ix).is_none());
+    let judge = |at: usize| {
+        let touched = nodes[at].filter(|ix| known.remembered(*ix).is_none());
         if touched.is_some_and(|ix| placement::only_held(context, &free, demand, ix)) {
             verdicts.replace(at, &words);
         }
-        if pace.is_over(touched.is_none()) {
-            pace.rest().await;
-        }
-    }
+        touched.is_none()
+    };
+    pace.through(nodes.len(), judge).await;
 }
 
 impl Handlers {

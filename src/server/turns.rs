@@ -89,9 +89,30 @@ pub(super) struct Pace<'a> {
 }
 
 impl Pace<'_> {
-    /// Call after each node: whether it is time to `rest`. `remembered`: nothing was reckoned for it.
-    #[inline]
-    pub(super) fn is_over(&mut self, remembered: bool) -> bool {
+    /// Does so many nodes, by their positions, with rests between. `one` says whether all of its node was remembered and
+    /// nothing was reckoned for it.
+    pub(super) async fn through(&mut self, nodes: usize, mut one: impl FnMut(usize) -> bool) {
+        let mut done = 0;
+        while done < nodes {
+            done = self.some(done, nodes, &mut one);
+            if done < nodes {
+                self.rest().await;
+            }
+        }
+    }
+
+    /// Until it is time to rest; returns how far it came. Not a part of `through`: what that keeps across an await is in
+    /// memory, where each node would read and write it.
+    fn some(&mut self, from: usize, nodes: usize, mut one: impl FnMut(usize) -> bool) -> usize {
+        let over = (from..nodes).find(|at| {
+            let remembered = one(*at);
+            self.is_over(remembered)
+        });
+        over.map_or(nodes, |last| last + 1)
+    }
+
+    /// After a node: whether it is time to rest.
+    fn is_over(&mut self, remembered: bool) -> bool {
         self.nodes += 1;
         if remembered && self.nodes < STRIDE {
             return false;
@@ -102,7 +123,7 @@ impl Pace<'_> {
 
     /// Lets everything else run, and those who wait for a turn have it first: what takes long holds up nobody who is
     /// quick.
-    pub(super) async fn rest(&mut self) {
+    async fn rest(&mut self) {
         self.permit = None;
         tokio::task::yield_now().await;
         self.permit = self.turns.permit().await;
@@ -129,9 +150,7 @@ mod tests {
                 let mut turn = turns.take().await;
                 begun.store(true, Ordering::Relaxed);
                 while !enough.load(Ordering::Relaxed) {
-                    if turn.pace.is_over(true) {
-                        turn.pace.rest().await;
-                    }
+                    turn.pace.through(100, |_| true).await;
                 }
             }
         };
@@ -156,11 +175,7 @@ mod tests {
             let turns = turns.clone();
             async move {
                 let mut turn = turns.take().await;
-                loop {
-                    if turn.pace.is_over(false) {
-                        turn.pace.rest().await;
-                    }
-                }
+                turn.pace.through(usize::MAX, |_| false).await;
             }
         });
         tokio::task::yield_now().await;

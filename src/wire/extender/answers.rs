@@ -28,7 +28,7 @@ pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &Verdicts) -> Vec<u8> {
         .map(|(text, n)| text.len() * n)
         .sum();
     // Of whole nodes that pass there is no telling; names that were escaped take more.
-    let mut out = Vec::with_capacity(256 + words + names.bytes());
+    let mut out = Vec::with_capacity(256 + words + names.size());
     out.extend_from_slice(br#"{"Nodes":"#);
     match &args.nodes {
         None => out.extend_from_slice(b"null"),
@@ -61,14 +61,13 @@ pub fn filter_result(args: &ExtenderArgs<'_>, verdicts: &Verdicts) -> Vec<u8> {
         out.extend_from_slice(b"null");
     }
     out.extend_from_slice(br#","FailedNodes":{},"FailedAndUnresolvableNodes":{"#);
-    for (name, code) in names.written().zip(codes) {
+    for (name, code) in names.written_from(0).zip(codes) {
         if let Some(text) = (*code as usize).checked_sub(1).and_then(|at| texts.get(at)) {
             out.extend_from_slice(name);
             out.extend_from_slice(text);
         }
     }
-    let missing = names.len() - codes.len();
-    for name in names.written().skip(codes.len()).take(missing) {
+    for name in names.written_from(codes.len()) {
         out.extend_from_slice(name);
         out.extend(entry("wattlane gave no verdict on this node"));
     }
@@ -87,10 +86,10 @@ pub fn prioritize_result(args: &ExtenderArgs<'_>, scores: &[u8]) -> Vec<u8> {
     let entries: Vec<Vec<u8>> = (0..=most)
         .map(|score| format!(r#","Score":{score}}},{{"Host":"#).into_bytes())
         .collect();
-    let mut out = Vec::with_capacity(16 + names.bytes() + names.len() * AROUND);
+    let mut out = Vec::with_capacity(16 + names.size() + names.len() * AROUND);
     out.extend_from_slice(br#"[{"Host":"#);
     let scores = scores.iter().copied().chain(std::iter::repeat(0));
-    for (name, score) in names.written().zip(scores) {
+    for (name, score) in names.written_from(0).zip(scores) {
         out.extend_from_slice(name);
         out.extend_from_slice(&entries[usize::from(score)]);
     }

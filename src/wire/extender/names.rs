@@ -13,7 +13,7 @@ pub struct NodeNames<'a> {
     list: Cow<'a, str>,
     /// Where the last quote of each is.
     ends: Vec<u32>,
-    /// What they say, where some are written with escapes.
+    /// What they say, where `list` was not the caller's but written from it.
     read: Option<Vec<String>>,
 }
 
@@ -58,11 +58,19 @@ impl<'a> NodeNames<'a> {
         self.ends.is_empty()
     }
 
-    #[inline]
     pub fn get(&self, at: usize) -> Option<&str> {
+        std::str::from_utf8(self.bytes_of(at)?).ok()
+    }
+
+    /// As `get`; to compare it, which is all most of them are for, needs no look at where characters begin.
+    #[inline]
+    pub fn bytes_of(&self, at: usize) -> Option<&[u8]> {
         match &self.read {
-            None => self.list.get(self.start(at)? + 1..*self.ends.get(at)? as usize),
-            Some(names) => names.get(at).map(String::as_str),
+            None => self
+                .list
+                .as_bytes()
+                .get(self.start(at)? + 1..*self.ends.get(at)? as usize),
+            Some(names) => names.get(at).map(String::as_bytes),
         }
     }
 
@@ -70,21 +78,12 @@ impl<'a> NodeNames<'a> {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
-    /// What each says, as bytes: to compare them, which is all most of them are for, needs no look at where characters begin.
+    /// Each from a position on, as a JSON string.
     #[inline]
-    pub fn each(&self) -> impl Iterator<Item = &[u8]> {
-        let mut read = self.read.as_ref().map(|names| names.iter());
-        self.written().map(move |quoted| match &mut read {
-            None => quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default(),
-            Some(names) => names.next().map_or(&[][..], |name| name.as_bytes()),
-        })
-    }
-
-    /// Each as a JSON string.
-    #[inline]
-    pub(super) fn written(&self) -> impl Iterator<Item = &[u8]> {
-        let mut start = 0;
-        self.ends.iter().map(move |end| {
+    pub(super) fn written_from(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+        let mut start = self.start(at).unwrap_or(0);
+        let ends = self.ends.get(at..).unwrap_or_default();
+        ends.iter().map(move |end| {
             let end = *end as usize;
             let name = self.list.as_bytes().get(start..end + 1);
             start = end + 2;
@@ -102,8 +101,8 @@ impl<'a> NodeNames<'a> {
             .unwrap_or_default()
     }
 
-    /// Of all of them, with quotes and commas.
-    pub(super) fn bytes(&self) -> usize {
+    /// What all of them take, with quotes and commas.
+    pub(super) fn size(&self) -> usize {
         self.list.len() + 1
     }
 
@@ -164,9 +163,9 @@ mod tests {
             let from = from.min(names.len() - 1);
             let run = from..(from + len).min(names.len());
             for written in [plain, read] {
-                prop_assert!(written.iter().eq(&names) && written.each().eq(names.iter().map(String::as_bytes)));
+                prop_assert!(written.iter().eq(&names));
                 prop_assert_eq!((written.len(), written.get(names.len())), (names.len(), None));
-                let few: Vec<&[u8]> = written.written().skip(from).take(run.len()).collect();
+                let few: Vec<&[u8]> = written.written_from(from).take(run.len()).collect();
                 prop_assert_eq!(written.written_run(run.clone()), few.join(&b','));
                 prop_assert!(written.written_run(from..names.len() + 1).is_empty());
             }
