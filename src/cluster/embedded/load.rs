@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::pods::NoClaim;
-use super::state::{State, StoredPod};
+use super::state::State;
+use super::stored::{Specs, StoredPod};
 use super::{Embedded, assume};
 use crate::convert::{self, ConvertError};
 use crate::index::{Key, Kind, Object};
@@ -21,6 +22,7 @@ pub(super) struct Loader {
     pending: Vec<Value>,
     /// Pods on nodes, in file order: their claims can be looked at when everything is read.
     running: Vec<StoredPod>,
+    specs: Specs,
     /// What tells another pod of the same name from the same pod once more.
     pods: HashMap<Key, u64>,
     skipped: BTreeMap<String, usize>,
@@ -77,7 +79,7 @@ impl Loader {
         } else {
             trim(&mut value);
             complete(Kind::Pod, &mut value, 0)?;
-            self.running.push(StoredPod::of(&value));
+            self.running.push(StoredPod::sharing(value, &mut self.specs));
         }
         Ok(())
     }
@@ -89,7 +91,7 @@ impl Loader {
             running,
             pods,
             skipped,
-            hasher: _,
+            ..
         } = self;
         // Claims without a version of their own get one now: newer than all that is in the files.
         let unversioned = state.claims.values().filter(|c| c.resource_version.is_empty());
@@ -151,6 +153,9 @@ fn trim(pod: &mut Value) {
         if let Some(owners) = meta.get_mut("ownerReferences").and_then(Value::as_array_mut) {
             owners.retain(|owner| owner["kind"] == "DaemonSet");
         }
+        let is_empty =
+            |value: &Value| value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty);
+        meta.retain(|_, value| !is_empty(value));
     }
     for list in ["/spec/containers", "/spec/initContainers"] {
         let containers = pod.pointer_mut(list).and_then(Value::as_array_mut);

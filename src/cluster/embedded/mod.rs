@@ -2,13 +2,14 @@
 //! placement. What is checked on a write is what the API server checks; what is never written is not kept.
 //!
 //! Here are the doors: locking, and telling the index. `state` holds the objects and the rules of each write, `pods`
-//! those of pods and the claims made for them, `load` reads files, `assume` fills in what they left out.
+//! those of pods and the claims made for them, `stored` keeps their text, `load` reads files, `assume` fills in what they left out.
 
 mod assume;
 mod load;
 mod pods;
 mod shares;
 mod state;
+mod stored;
 #[cfg(test)]
 mod tests;
 

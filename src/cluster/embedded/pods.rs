@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::load;
-use super::state::{State, StoredPod};
+use super::state::State;
+use super::stored::StoredPod;
 use crate::cluster::WriteError;
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
@@ -48,7 +49,7 @@ impl State {
         }
         let pod = convert::pod(&json).map_err(|e| WriteError::Refused(e.to_string()))?;
         self.note(Change::Upsert(Object::Pod(pod.clone())));
-        self.pods.insert(pod.key.clone(), StoredPod::of(&json));
+        self.pods.insert(pod.key.clone(), StoredPod::of(json));
         Ok(pod)
     }
 

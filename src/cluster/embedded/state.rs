@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::stored::StoredPod;
 use crate::cluster::{Lease, LeaseWrite, WriteError, used_lately};
 use crate::convert;
 use crate::index::{Change, Key, Kind, Object};
@@ -14,25 +15,6 @@ use crate::model::{Allocation, Claim, ClaimTemplate, Consumer, Name, Namespace, 
 /// AllocationResultsMaxSize and ResourceClaimReservedForMaxSize of k8s.io/api/resource/v1.
 const MAX_RESULTS: usize = 32;
 const MAX_CONSUMERS: usize = 256;
-
-/// A pod as JSON text: as a tree it is many times that, and of tens of thousands few are asked for again.
-pub(super) struct StoredPod(Box<str>);
-
-impl StoredPod {
-    pub(super) fn of(json: &Value) -> Self {
-        Self(json.to_string().into())
-    }
-
-    pub(super) fn json(&self) -> Value {
-        // It was written by us.
-        serde_json::from_str(&self.0).unwrap_or_default()
-    }
-
-    /// What the index reads of it. None: never, since it is stored when that can be read.
-    pub(super) fn pod(&self) -> Option<Pod> {
-        convert::pod_of_text(&self.0).or_else(|| convert::pod(&self.json()).ok())
-    }
-}
 
 #[derive(Default)]
 pub(super) struct State {
