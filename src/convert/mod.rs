@@ -19,7 +19,7 @@ mod tests;
 
 pub use allocation::{allocation_json, consumer_json, result_json};
 pub use claim::{MANAGED_BY, TEMPLATE_LAST_USED, claim, device_class, template};
-pub use node::{namespace, node, runtime_class};
+pub use node::{namespace, node, node_of_text, runtime_class};
 pub use object::{Key, Kind, Object, Unreadable};
 pub use pod::{is_read, pod, pod_of_text};
 pub use read::Text;

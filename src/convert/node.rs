@@ -40,7 +40,15 @@ struct Status<'a> {
 }
 
 pub fn node(value: &Value) -> Result<Node, ConvertError> {
-    let root: Root<'_> = read(value)?;
+    of(read(value)?)
+}
+
+/// As `pod_of_text`: most of a node is what its kubelet says of images and conditions.
+pub fn node_of_text(text: &str) -> Option<Node> {
+    of(serde_json::from_str(text).ok()?).ok()
+}
+
+fn of(root: Root<'_>) -> Result<Node, ConvertError> {
     let mut names = Names::default();
     let (unschedulable, taints) = root.spec.map_or((None, None), |s| (s.unschedulable, s.taints));
     let allocatable = root.status.and_then(|s| s.allocatable);

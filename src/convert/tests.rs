@@ -546,7 +546,7 @@ mod text {
 
     use super::*;
 
-    fn pods() -> impl Strategy<Value = Value> {
+    fn pods_and_nodes() -> impl Strategy<Value = Value> {
         let word = || {
             prop_oneof![
                 Just("a".to_owned()),
@@ -578,18 +578,23 @@ mod text {
         )
             .prop_map(|([name, uid], [labels, annotations], containers, claims, node)| {
                 json!({"metadata": {"name": name, "uid": uid, "labels": labels, "annotations": annotations},
-                    "spec": {"nodeName": node, "containers": containers, "resourceClaims": claims, "later": [labels]},
-                    "status": {"phase": node, "resourceClaimStatuses": claims}})
+                    "spec": {"nodeName": node, "containers": containers, "resourceClaims": claims, "later": [labels],
+                        "taints": [{"key": name, "effect": node}]},
+                    "status": {"phase": node, "resourceClaimStatuses": claims,
+                        "allocatable": {"cpu": "8", "memory": "64Gi", "example.com/gpu": 2}}})
             })
     }
 
     proptest! {
         /// What is read without a tree is what the tree has; what is not is left to the tree.
         #[test]
-        fn a_pod_reads_the_same_with_and_without_a_tree(value in pods()) {
+        fn pods_and_nodes_read_the_same_with_and_without_a_tree(value in pods_and_nodes()) {
             let text = value.to_string();
             if let Some(read) = pod_of_text(&text) {
                 prop_assert_eq!(Ok(read), pod(&value));
+            }
+            if let Some(read) = node_of_text(&text) {
+                prop_assert_eq!(Ok(read), node(&value));
             }
         }
     }

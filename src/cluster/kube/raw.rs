@@ -30,13 +30,15 @@ impl Raw {
         NamespacedName::new(text(&self.meta.namespace), text(&self.meta.name))
     }
 
-    /// The object, known to be of that kind. Pods come by the ten thousand, so most are read without a tree in between.
+    /// The object, known to be of that kind. Pods come by the ten thousand, and nodes say that they are well all the time: most
+    /// are read without a tree in between.
     ///
     /// # Errors
     /// As of `convert::of_kind`.
     pub(super) fn object(&self, kind: Kind) -> Result<Object, ConvertError> {
         match kind {
             Kind::Pod => convert::pod_of_text(self.text.get()).map(Object::Pod),
+            Kind::Node => convert::node_of_text(self.text.get()).map(Object::Node),
             _ => None,
         }
         .map_or_else(|| convert::of_kind(kind, &doc(&self.text)), Ok)
