@@ -8,6 +8,7 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -19,6 +20,9 @@ use super::seats::{Seat, Seats};
 use super::stall::Stall;
 use super::{Limits, Service, Tls};
 use crate::metrics::{Metrics, Port, Readiness};
+
+/// Read of a connection at one time, at most. TLS asks for 4 KiB at a time, and a record has four times that.
+const READ: usize = 64 << 10;
 
 pub struct Server<S> {
     pub service: Arc<S>,
@@ -119,7 +123,7 @@ async fn connection<S: Service>(shared: Arc<Shared<S>>, stream: TcpStream, leave
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    let stream = Stall::new(stream, shared.limits.stalled);
+    let stream = BufReader::with_capacity(READ, Stall::new(stream, shared.limits.stalled));
     let handshake = TlsAcceptor::from(shared.tls.current().config.clone()).accept(stream);
     let stream = match tokio::time::timeout(shared.limits.handshake, handshake).await {
         Ok(Ok(stream)) => stream,
