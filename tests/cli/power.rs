@@ -135,3 +135,52 @@ fn unknown_watts_are_printed_as_unknown() {
         "watts of device gpu-0 unknown: give its class watts in the policy"
     );
 }
+
+/// Two partitions of one card, a whole card of unknown watts, and nothing said twice.
+#[test]
+fn rows_and_summary_of_simulate_agree_about_watts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parts: String = (0..2)
+        .map(|i| {
+            format!(
+                "  - {{name: mig-{i}, attributes: {{type: {{string: mig}}, profile: {{string: 3g.40gb}}, parentUUID: {{string: GPU-h}}, \
+                 productName: {{string: NVIDIA H100 80GB HBM3}}}}}}\n"
+            )
+        })
+        .collect();
+    let asks = |name: &str, what: &str, n: u32| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: team}}\nspec: \
+             {{containers: [{{name: c, image: x, resources: {{limits: {{{what}: {n}}}}}}}]}}\n"
+        )
+    };
+    let pods = [
+        asks("a", "nvidia.com/mig-3g.40gb", 1),
+        asks("b", "nvidia.com/mig-3g.40gb", 1),
+        asks("c", "nvidia.com/gpu", 2),
+    ];
+    let unknown = slice("n", &["NVIDIA GH200 480GB", "NVIDIA GH200 480GB"]);
+    let text = [CLUSTER, &unknown, &parts, &pods.concat()].concat();
+    let cluster = write(folder.path(), "cluster.yaml", &text);
+    let (code, report) = answer(&["simulate", &cluster, "--output", "json"]);
+    assert_eq!(code, 0, "{report}");
+    for (pod, want) in [
+        (0, (Value::Null, json!(1), json!(700))),
+        (2, (Value::Null, json!(2), Value::Null)),
+    ] {
+        let row = &report["pods"][pod];
+        let got = ["watts", "unknownWatts", "cardWatts"].map(|field| row[field].clone());
+        assert_eq!(got, [want.0, want.1, want.2], "{row}");
+    }
+    let summary = &report["summary"];
+    assert_eq!((&summary["watts"], &summary["unknownWatts"]), (&json!(700), &json!(2)));
+    let shown = String::from_utf8(wattlane(&["simulate", &cluster]).stdout).expect("UTF-8");
+    for words in [
+        "mig-0      part of 700",
+        "gpu-0 gpu-1  unknown",
+        "700 W given in this run, without 2 devices of unknown watts.",
+    ] {
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(squeezed(&shown).contains(&squeezed(words)), "{words}: {shown}");
+    }
+}
