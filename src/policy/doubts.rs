@@ -96,10 +96,8 @@ fn sizes(doubts: &mut Doubts, policy: &Policy) {
 
 fn classes(doubts: &mut Doubts, policy: &Policy, census: &Census) {
     for (i, class) in policy.classes.iter().enumerate() {
-        if let Some(n) = census.failed.get(&class.name) {
-            let message =
-                format!("fails on {n} devices, which therefore are not of this class: ask for the driver first");
-            doubts.say(format!("classes[{i}].match"), message);
+        if let Some(failing) = census.failed.get(&class.name) {
+            doubts.say(format!("classes[{i}].match"), failing.words());
         }
         let Some(report) = census.classes.iter().find(|c| c.name == class.name) else {
             continue;

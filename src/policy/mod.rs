@@ -9,6 +9,7 @@ mod catalogue;
 mod census;
 mod classify;
 mod doubts;
+mod failing;
 mod fields;
 mod names;
 mod partitions;
