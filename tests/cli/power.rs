@@ -184,3 +184,55 @@ fn rows_and_summary_of_simulate_agree_about_watts() {
         assert!(squeezed(&shown).contains(&squeezed(words)), "{words}: {shown}");
     }
 }
+
+/// A slip that limits nothing, or everything, says nothing else.
+#[test]
+fn check_doubts_domains_without_nodes_and_budgets_below_a_card() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = write(
+        folder.path(),
+        "cluster.yaml",
+        &[CLUSTER, &slice("n", &[SERVER])].concat(),
+    );
+    for (power, want) in [
+        ("{label: rack, budget: 20kW}", vec![]),
+        ("{label: rack, budgets: {a: 600}}", vec![]),
+        ("{label: rack, budget: 0}", vec![]),
+        (
+            "{label: rak, budget: 20}",
+            vec![
+                "power[0].label: no node of this cluster has the label rak, so nothing is limited; did you mean rack?",
+            ],
+        ),
+        (
+            "{label: rack, budget: 20}",
+            vec![
+                "power[0].budget: 20 W are less than one card of rack=a draws (600 W), so such a card is never given; is a unit like kW missing?",
+            ],
+        ),
+        (
+            "{label: rack, budget: 20kW, budgets: {a: 12, b: 12}}",
+            vec![
+                "power[0].budgets[\"b\"]: no node of this cluster has rack=b; there is a",
+                "power[0].budgets[\"a\"]: 12 W are less than one card of rack=a draws (600 W), so such a card is never given; is a unit like kW missing?",
+            ],
+        ),
+    ] {
+        let text = format!("apiVersion: wattlane.dev/v1alpha1\nkind: PlacementPolicy\npower:\n- {power}\n");
+        let policy = write(folder.path(), "policy.yaml", &text);
+        let (code, report) = answer(&["check", &policy, "--cluster", &cluster, "--output", "json"]);
+        let warnings = report["warnings"].as_array().expect("warnings").iter();
+        let text = |w: &Value| {
+            format!(
+                "{}: {}",
+                w["path"].as_str().unwrap_or_default(),
+                w["message"].as_str().unwrap_or_default()
+            )
+        };
+        assert_eq!(
+            (code, warnings.map(text).collect::<Vec<_>>()),
+            (0, want.iter().map(|w| (*w).to_owned()).collect()),
+            "{power}"
+        );
+    }
+}
