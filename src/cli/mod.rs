@@ -6,6 +6,7 @@ pub mod check;
 mod client;
 mod election;
 mod explain;
+mod named;
 mod pending;
 mod probe;
 mod serve;

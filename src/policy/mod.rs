@@ -26,7 +26,7 @@ pub use catalogue::{BoardPower, board_power};
 pub use census::{Census, ClassReport, NamespaceReport};
 pub use classify::PolicyClassifier;
 pub use doubts::doubts;
-pub use names::{HAMI_AMOUNTS, dns_label};
+pub use names::{HAMI_AMOUNTS, dns_label, dns_subdomain};
 pub use partitions::{Server, named_by, spelled};
 pub use product::class_name;
 pub use read::PolicyError;
