@@ -205,7 +205,7 @@ fn demand_mix(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     for (profile, _) in policy.placement.demand_mix.iter().filter(|(p, _)| !known.contains(p)) {
         let there = offer(
             known.iter().copied(),
-            "it has no partitions, and no card that it is known how to cut",
+            "it has no partitions, and no driver that cuts cards",
         );
         doubts.say(
             format!("placement.demandMix[{:?}]", &**profile),

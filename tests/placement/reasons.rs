@@ -117,7 +117,7 @@ fn devices_that_do_not_match() {
         says(&mut world, asking(none)),
         "no_matching_device: no gpu device matches the selectors of request r"
     );
-    let one = format!("device.attributes['{}'].class == 'big'", super::world::DRIVER);
+    let one = format!("device.attributes['{DRIVER}'].class == 'big'");
     assert_eq!(
         says(
             &mut world,

@@ -163,7 +163,7 @@ fn what_nobody_can_ask_for_is_doubted() {
     );
     assert_eq!(
         said[1],
-        "placement.demandMix[\"3g.40gb\"]: no device of this cluster is a 3g.40gb; it has no partitions, and no card that it is known how to cut"
+        "placement.demandMix[\"3g.40gb\"]: no device of this cluster is a 3g.40gb; it has no partitions, and no driver that cuts cards"
     );
     assert_eq!(said.len(), 2, "{said:?}");
 }
