@@ -65,6 +65,9 @@ pub(super) fn read(text: &str, into: &mut Gathered) -> bool {
             )),
         }
     }
+    if header.is_none() && !found.is_empty() && found.iter().all(|(_, card)| card.power_limit_watts.is_none()) {
+        into.doubt(format!("no watts in the list of cards, which has no header: {WANTED}"));
+    }
     let any = header.is_some() || !found.is_empty();
     for (position, (number, card)) in (0..).zip(found) {
         into.add(number.unwrap_or(position), card);

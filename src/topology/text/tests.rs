@@ -251,6 +251,10 @@ fn columns_and_cards_that_are_missing_are_said() {
         let doubts: Vec<&String> = reading.doubts.iter().filter(|d| !d.starts_with("link ")).collect();
         assert_eq!(doubts, want.iter().collect::<Vec<_>>(), "{head}");
     }
+    let bare = read(&[&row.replace(", 300.00 W", "")]).expect("read");
+    let no_watts = format!("no watts in the list of cards, which has no header: {wanted}");
+    assert!(bare.doubts.contains(&no_watts), "{:?}", bare.doubts);
+    assert!(!read(&[row]).expect("read").doubts.iter().any(|d| d.starts_with("no ")));
     let query = format!("index, uuid, name, power.limit [W], pci.bus_id\n{row}");
     let reading = read(&[FOUR, &query]).expect("read");
     let other =
