@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 
-use super::Output;
+use super::{Output, named};
 use crate::certs::{Authority, Pair};
 
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,7 @@ pub struct Args {
     #[arg(
         long,
         value_delimiter = ',',
+        value_parser = named::host,
         default_value = "wattlane.wattlane-system.svc,wattlane-extender.wattlane-system.svc"
     )]
     dns: Vec<String>,
@@ -30,12 +31,13 @@ pub struct Args {
     #[arg(long, default_value_t = 365)]
     days: u32,
     /// Common name of the client certificate.
-    #[arg(long, default_value = "kube-scheduler")]
+    #[arg(long, value_parser = named::client, default_value = "kube-scheduler")]
     client_name: String,
     /// Replace certificates that are there. The CA that is there stays and signs the new ones.
     #[arg(long)]
     force: bool,
-    /// With --force: a new CA as well. Everybody who trusts the old one must be told.
+    /// With --force: a new CA as well, over the one that is there. Everybody who trusts the old one must be told, before
+    /// wattlane has the new certificates.
     #[arg(long, requires = "force")]
     new_ca: bool,
     /// Write the CA into every caBundle of these manifests, in place.
@@ -70,6 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
 
     let (ca_cert, ca_key) = (file("ca.crt"), file("ca.key"));
+    let replaced = args.new_ca && ca_cert.exists();
     let (authority, made) = match (ca_cert.exists(), ca_key.exists()) {
         _ if args.new_ca => (Authority::new()?, true),
         (false, false) => (Authority::new()?, true),
@@ -90,12 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             args.out.display()
         ),
     };
-    let mut names: Vec<String> = args
-        .dns
-        .iter()
-        .map(|n| n.trim().to_owned())
-        .filter(|n| !n.is_empty())
-        .collect();
+    let mut names: Vec<String> = args.dns.iter().filter(|n| !n.is_empty()).cloned().collect();
     for local in ["localhost", "127.0.0.1"] {
         if !names.iter().any(|n| n == local) {
             names.push(local.to_owned());
@@ -113,8 +111,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         manifest.write(&authority.pair().cert)?;
     }
     print(args, &names, made)?;
+    if replaced {
+        super::note(&format!("{}: {CA_IS_GONE}", ca_cert.display()));
+    }
     Ok(ExitCode::SUCCESS)
 }
+
+const CA_IS_GONE: &str = "the CA that was there is overwritten. Who trusts only that one (caBundle, kube-scheduler's caFile, \
+    --client-ca) refuses these certificates until it has the new ca.crt; calls fail meanwhile, unless both stand in each \
+    of them first: certs/README.md, \"A new CA\"";
 
 fn nothing_there(args: &Args, files: &[PathBuf]) -> anyhow::Result<()> {
     if let Some(there) = files.iter().find(|f| f.exists()).filter(|_| !args.force) {

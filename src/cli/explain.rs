@@ -167,10 +167,7 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
 
 fn watts(snapshot: &Snapshot, placement: &Placement) -> Watts {
     let results = placement.claims.iter().flat_map(|c| &c.allocation.results);
-    let devices = results.filter(|r| !r.admin_access).map(|r| &r.id);
-    Watts::of(
-        devices.map(|id| super::classified(snapshot, id).map_or((None, "unknown"), |c| (c.watts, c.origin.as_str()))),
-    )
+    Watts::of(snapshot, results.filter(|r| !r.admin_access).map(|r| &r.id))
 }
 
 /// By ResourceClaim, a part of what it gets in the shape of the API; claims that have nothing there are left out.

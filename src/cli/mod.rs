@@ -6,6 +6,7 @@ pub mod check;
 mod client;
 mod election;
 mod explain;
+mod named;
 mod pending;
 mod probe;
 mod serve;
@@ -26,7 +27,7 @@ use crate::cluster::kube::KubeCluster;
 use crate::model::{Classified, DeviceId, NamespacedName};
 use crate::policy::Policy;
 use crate::selector::Selectors;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Pool, Snapshot};
 
 /// Exit code for unusable input; 1 is the answer "no".
 const UNUSABLE: u8 = 2;
@@ -222,12 +223,21 @@ fn secret_name(text: &str, namespace: &str) -> anyhow::Result<NamespacedName> {
     Ok(NamespacedName::new(namespace, name))
 }
 
+/// The pool of a device, with its position, and the device's in it. None: it is not published.
+fn placed_in<'s>(snapshot: &'s Snapshot, id: &DeviceId) -> Option<(usize, &'s Pool, usize)> {
+    let mut pools = snapshot.pools.iter().enumerate();
+    let (ix, pool) = pools.find_map(|(ix, state)| {
+        let pool = &state?.pool;
+        (pool.driver == id.driver && pool.name == id.pool).then_some((ix, pool))
+    })?;
+    let at = *pool.by_name.get(&id.device)? as usize;
+    (at < pool.devices.len()).then_some((ix, pool, at))
+}
+
 /// What the snapshot says of a device. None: it is not published.
 fn classified<'s>(snapshot: &'s Snapshot, id: &DeviceId) -> Option<&'s Classified> {
-    let mut pools = snapshot.pools.iter().flatten().map(|state| &state.pool);
-    let pool = pools.find(|p| p.driver == id.driver && p.name == id.pool)?;
-    let at = *pool.by_name.get(&id.device)? as usize;
-    pool.devices.get(at).map(|device| &device.classified)
+    let (_, pool, at) = placed_in(snapshot, id)?;
+    Some(&pool.devices[at].classified)
 }
 
 /// Columns padded to their widest cell, the last one not at all.

@@ -22,7 +22,8 @@ pub(super) struct Args {
     /// reads the standard input.
     #[arg(long, value_name = "FILE")]
     topo: Option<PathBuf>,
-    /// Captured `nvidia-smi --query-gpu=… --format=csv`, `amd-smi static --json` or `list --json`.
+    /// Captured `nvidia-smi --query-gpu=index,uuid,name,enforced.power.limit,power.limit,pci.bus_id --format=csv`, `amd-smi
+    /// static --json` or `list --json`.
     #[arg(long, value_name = "FILE")]
     query: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t)]

@@ -10,7 +10,7 @@ use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::election::Election;
-use super::{ClusterArg, load_policy, secret_name};
+use super::{ClusterArg, load_policy, named, secret_name};
 use crate::app::{self, Core, Kept, Net, TlsFiles};
 use crate::certs::client;
 use crate::certs::rotation::Lifetimes;
@@ -22,10 +22,10 @@ use crate::server::Limits;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Where to serve the extender and admission, over TLS.
-    #[arg(long, default_value = "0.0.0.0:8443")]
+    #[arg(long, value_name = "IP:PORT", value_parser = named::listen, default_value = "0.0.0.0:8443")]
     listen: SocketAddr,
     /// Where to serve /livez, /readyz and /metrics, over plain HTTP.
-    #[arg(long, default_value = "0.0.0.0:8081")]
+    #[arg(long, value_name = "IP:PORT", value_parser = named::listen, default_value = "0.0.0.0:8081")]
     admin_listen: SocketAddr,
     #[command(flatten)]
     cluster: ClusterArg,
@@ -46,13 +46,13 @@ pub(super) struct Args {
     #[arg(long)]
     client_ca: Option<PathBuf>,
     /// Names of which such a certificate must carry one, as common name or as DNS name; none: any the CA signed.
-    #[arg(long, value_delimiter = ',', requires = "client_ca")]
+    #[arg(long, value_delimiter = ',', value_parser = named::client, requires = "client_ca")]
     client_name: Vec<String>,
     #[command(flatten)]
     election: Election,
     /// The same for clients of admission, with --client-ca or --tls-secret; none: no certificate is asked for.
     /// kube-apiserver shows one where its AdmissionConfiguration names a kubeconfig for webhooks.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = named::client)]
     admission_client_name: Vec<String>,
     /// Seconds between two looks of the audit, which writes metrics, and events on what it finds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
@@ -71,7 +71,7 @@ struct SecretArgs {
     tls_client_secret: Option<String>,
     /// Names and IP addresses that clients reach the service by; none: wattlane.NAMESPACE.svc and
     /// wattlane-extender.NAMESPACE.svc, of the Secret's namespace.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', requires = "tls_secret")]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = named::host, requires = "tls_secret")]
     tls_name: Vec<String>,
     /// The MutatingWebhookConfiguration that calls us.
     #[arg(long, value_name = "NAME", default_value = "wattlane")]
@@ -91,11 +91,12 @@ impl SecretArgs {
         };
         let secret = secret_name(secret, cluster.namespace())?;
         let client = self.tls_client_secret.as_ref();
-        let names = match self.tls_name.as_slice() {
+        let given: Vec<String> = self.tls_name.iter().filter(|n| !n.is_empty()).cloned().collect();
+        let names = match given.as_slice() {
             [] => ["wattlane", "wattlane-extender"]
                 .map(|s| format!("{s}.{}.svc", secret.namespace))
                 .to_vec(),
-            names => names.to_vec(),
+            _ => given,
         };
         let lifetimes = match self.tls_lifetimes.as_slice() {
             [] => Lifetimes::default(),

@@ -294,6 +294,7 @@ impl Walk {
                 row.devices.push(Placed {
                     claim: name.to_string(),
                     request: result.request.to_string(),
+                    admin_access: result.admin_access,
                     ..device
                 });
             }

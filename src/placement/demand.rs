@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::allowed::Allowed;
-use super::existing::usable;
+use super::existing::{Existing, usable};
 use super::group::{GROUP, Group};
 use super::limit::Limit;
 use super::matching::SelectorUse;
@@ -58,7 +58,7 @@ pub struct Demand {
 
 #[derive(Debug)]
 pub(super) enum ClaimDemand {
-    Existing(Arc<Claim>, Arc<Allocation>),
+    Existing(Existing),
     New(NewClaim),
 }
 
@@ -146,7 +146,7 @@ impl Demand {
                 Some(allocation) => {
                     has_room_for(claim, pod)?;
                     can_become_ready(claim, pod)?;
-                    ClaimDemand::Existing(claim.clone(), allocation.clone())
+                    ClaimDemand::Existing(Existing::new(claim.clone(), allocation.clone()))
                 }
                 None => {
                     if let Some(words) = &ctx.snapshot.unread {
@@ -218,18 +218,9 @@ impl Demand {
             }
         }
         for claim in &self.claims {
-            let ClaimDemand::Existing(claim, allocation) = claim else {
-                continue;
-            };
-            if allocation
-                .node_selector
-                .as_ref()
-                .is_some_and(|s| !s.matches(&node.node))
-            {
-                let words = format!("claim {} is allocated to devices of other nodes", claim.key.name);
-                return Err(Refusal::new(Reason::AllocatedElsewhere, words));
+            if let ClaimDemand::Existing(existing) = claim {
+                usable(ctx, node, existing, &self.pod_uid)?;
             }
-            usable(ctx, node, claim, allocation, &self.pod_uid)?;
         }
         Ok(())
     }
@@ -253,7 +244,7 @@ impl Demand {
 
     pub(super) fn existing(&self) -> impl Iterator<Item = &Allocation> {
         self.claims.iter().filter_map(|c| match c {
-            ClaimDemand::Existing(_, allocation) => Some(&**allocation),
+            ClaimDemand::Existing(existing) => Some(&*existing.allocation),
             ClaimDemand::New(_) => None,
         })
     }

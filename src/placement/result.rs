@@ -73,11 +73,11 @@ pub(super) fn placement(
     let mut claims = vec![];
     for claim in &demand.claims {
         claims.push(match claim {
-            ClaimDemand::Existing(claim, allocation) => ClaimPlacement {
-                claim: claim.clone(),
-                allocation: allocation.clone(),
+            ClaimDemand::Existing(held) => ClaimPlacement {
+                claim: held.claim.clone(),
+                allocation: held.allocation.clone(),
                 existing: true,
-                slots: demand.slots(claim),
+                slots: demand.slots(&held.claim),
             },
             ClaimDemand::New(claim) => {
                 let allocation = allocation(demand, claim, new, node, view, choice);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::failing::{Failing, Seen};
 use super::{Policy, PolicyClassifier};
 use crate::model::{Classifier, Labels, Name, NodeScope, WattOrigin};
 use crate::snapshot::Snapshot;
@@ -63,8 +64,8 @@ pub struct Census {
     pub classes: Vec<ClassReport>,
     /// In the order of the policy.
     pub namespaces: Vec<NamespaceReport>,
-    /// Devices on which a class's `match` failed, by the class.
-    pub(super) failed: BTreeMap<Name, u64>,
+    /// Classes whose `match` failed on devices.
+    pub(super) failed: BTreeMap<Name, Failing>,
 }
 
 impl Census {
@@ -81,41 +82,52 @@ impl Census {
             census.classes.push(report);
         }
         if let Some(snapshot) = snapshot {
-            let classifier = PolicyClassifier::new(policy.clone());
+            let classifier = PolicyClassifier::quiet(policy.clone());
             census.count(&classifier, snapshot);
-            census.failed = classifier.errors().map(|(name, n)| (name.clone(), n)).collect();
+            let failing = |(name, n): (&Name, u64)| (name.clone(), Failing::of(policy, name, n, devices(snapshot)));
+            census.failed = classifier.errors().map(failing).collect();
         }
         census
     }
 
     fn count(&mut self, classifier: &PolicyClassifier, snapshot: &Snapshot) {
         let mut derived: BTreeMap<Name, ClassReport> = BTreeMap::new();
-        let none = Labels::default();
-        for state in snapshot.pools.iter().flatten() {
-            for device in &state.pool.devices {
-                let node = match &device.scope {
-                    NodeScope::Node(name) => snapshot.node_named(name).map(|entry| &entry.node),
-                    _ => None,
-                };
-                let (labels, annotations) = node.map_or((&none, &none), |n| (&n.labels, &n.annotations));
-                let found = classifier.classify(&state.pool.driver, &device.device, labels, annotations);
-                let Some(name) = found.class else { continue };
-                let class = match self.classes.iter_mut().find(|c| c.name == name) {
-                    Some(class) => class,
-                    None => derived
-                        .entry(name.clone())
-                        .or_insert_with(|| ClassReport::new(name, "derived", Some(0))),
-                };
-                class.watts = class.watts.or(found.watts);
-                class.watts_from.insert(found.origin.as_str());
-                if found.origin == WattOrigin::Measured && found.watts != class.watts {
-                    class.measured.extend(found.watts);
-                }
-                class.devices = class.devices.map(|n| n + 1);
+        for seen in devices(snapshot) {
+            let found = classifier.classify(&seen.pool.driver, seen.device, &seen.labels, &seen.annotations);
+            let Some(name) = found.class else { continue };
+            let class = match self.classes.iter_mut().find(|c| c.name == name) {
+                Some(class) => class,
+                None => derived
+                    .entry(name.clone())
+                    .or_insert_with(|| ClassReport::new(name, "derived", Some(0))),
+            };
+            class.watts = class.watts.or(found.watts);
+            class.watts_from.insert(found.origin.as_str());
+            if found.origin == WattOrigin::Measured && found.watts != class.watts {
+                class.measured.extend(found.watts);
             }
+            class.devices = class.devices.map(|n| n + 1);
         }
         self.classes.extend(derived.into_values());
     }
+}
+
+fn devices(snapshot: &Snapshot) -> impl Iterator<Item = Seen<'_>> {
+    let pools = snapshot.pools.iter().flatten().map(|state| &*state.pool);
+    let devices = pools.flat_map(|pool| pool.devices.iter().map(move |device| (pool, device)));
+    devices.map(|(pool, device)| {
+        let node = match &device.scope {
+            NodeScope::Node(name) => snapshot.node_named(name).map(|entry| &entry.node),
+            _ => None,
+        };
+        let labels = |of: fn(&crate::model::Node) -> &Labels| node.map(|n| of(n).clone()).unwrap_or_default();
+        Seen {
+            pool,
+            device: &device.device,
+            labels: labels(|n| &n.labels),
+            annotations: labels(|n| &n.annotations),
+        }
+    })
 }
 
 fn namespaces(policy: &Policy, snapshot: Option<&Snapshot>) -> Vec<NamespaceReport> {

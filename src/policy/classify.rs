@@ -25,6 +25,8 @@ pub struct PolicyClassifier {
     derived: Mutex<HashMap<(Name, Option<u32>), Derived>>,
     /// The report read last: a node's devices come one after the other.
     report: Mutex<Option<(Name, Arc<Report>)>>,
+    /// Whoever asks says himself what failed.
+    quiet: bool,
 }
 
 /// Class of a product by its name and watts, and its watts by its name, as far as the name says.
@@ -38,6 +40,14 @@ impl PolicyClassifier {
             errors,
             derived: Mutex::default(),
             report: Mutex::default(),
+            quiet: false,
+        }
+    }
+
+    pub(super) fn quiet(policy: Arc<Policy>) -> Self {
+        Self {
+            quiet: true,
+            ..Self::new(policy)
         }
     }
 
@@ -93,11 +103,11 @@ impl PolicyClassifier {
                     .matches(driver, device, Some(labels))
                     .unwrap_or_else(|e| {
                         // Usual where a match reads one vendor's attributes without asking for the driver first.
-                        if errors.fetch_add(1, Ordering::Relaxed) == 0 {
+                        if errors.fetch_add(1, Ordering::Relaxed) == 0 && !self.quiet {
                             tracing::warn!(
                                 class = %class.name, %driver, device = %device.name, error = %e.0,
-                                "the match of a policy class fails on a device, which therefore is not of that class; \
-                                 begin it with device.driver == \"…\" && (said once for each class)"
+                                "the match of a policy class fails on a device, which therefore is not of that class: \
+                                 `wattlane check` says what helps (said once for each class)"
                             );
                         }
                         false

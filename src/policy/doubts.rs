@@ -1,6 +1,8 @@
 //! What is legal in a policy and probably not meant: names that the cluster does not have, rules that are never reached,
 //! sizes that do nothing. `wattlane check` prints them, the service logs them.
 
+mod power;
+
 use std::collections::BTreeSet;
 
 use super::census::Census;
@@ -35,6 +37,7 @@ pub fn doubts(policy: &Policy, census: &Census, snapshot: Option<&Snapshot>) -> 
         device_classes(&mut doubts, policy, snapshot);
         for_nobody(&mut doubts, policy, snapshot);
         demand_mix(&mut doubts, policy, snapshot);
+        power::doubts(&mut doubts, policy, snapshot);
     }
     sharing(&mut doubts, policy, census, snapshot);
     doubts.0
@@ -96,10 +99,8 @@ fn sizes(doubts: &mut Doubts, policy: &Policy) {
 
 fn classes(doubts: &mut Doubts, policy: &Policy, census: &Census) {
     for (i, class) in policy.classes.iter().enumerate() {
-        if let Some(n) = census.failed.get(&class.name) {
-            let message =
-                format!("fails on {n} devices, which therefore are not of this class: ask for the driver first");
-            doubts.say(format!("classes[{i}].match"), message);
+        if let Some(failing) = census.failed.get(&class.name) {
+            doubts.say(format!("classes[{i}].match"), failing.words());
         }
         let Some(report) = census.classes.iter().find(|c| c.name == class.name) else {
             continue;
@@ -133,14 +134,14 @@ fn classes(doubts: &mut Doubts, policy: &Policy, census: &Census) {
     }
 }
 
-/// Names there are, for somebody who wrote another.
-fn offer<'a>(names: impl Iterator<Item = &'a Name>) -> String {
+/// Names there are, for somebody who wrote another. `nothing`: what is said where there is no such thing at all.
+fn offer<'a>(names: impl Iterator<Item = &'a Name>, nothing: &str) -> String {
     let mut names: Vec<&str> = names.map(|n| &**n).collect();
     names.sort_unstable();
     let more = names.len().saturating_sub(MOST_OFFERED);
     names.truncate(MOST_OFFERED);
     match (names.as_slice(), more) {
-        ([], _) => "there is none".to_owned(),
+        ([], _) => nothing.to_owned(),
         (_, 0) => format!("there is {}", names.join(", ")),
         _ => format!("there is {} and {more} more", names.join(", ")),
     }
@@ -161,7 +162,7 @@ fn runtimes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     });
     for (path, name, pods) in defaults.chain(patches) {
         if !snapshot.runtime_classes.contains_key(name) {
-            let there = offer(snapshot.runtime_classes.iter().map(|(name, ())| name));
+            let there = offer(snapshot.runtime_classes.iter().map(|(name, ())| name), "");
             let what = match snapshot.runtime_classes.is_empty() {
                 // So are files in which nobody wrote them down.
                 true => format!(
@@ -202,7 +203,10 @@ fn demand_mix(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
         .filter_map(|kind| kind.profile.as_ref());
     let known: BTreeSet<&Name> = shapes.chain(plain).collect();
     for (profile, _) in policy.placement.demand_mix.iter().filter(|(p, _)| !known.contains(p)) {
-        let there = offer(known.iter().copied());
+        let there = offer(
+            known.iter().copied(),
+            "it has no partitions, and no driver that cuts cards",
+        );
         doubts.say(
             format!("placement.demandMix[{:?}]", &**profile),
             format!("no device of this cluster is a {profile}; {there}"),
@@ -220,7 +224,10 @@ fn device_classes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
         let instead = match snapshot.class_for(resource, Some(class)) {
             Some(other) => format!("{}, which says it serves {resource}, is used instead", other.name),
             None => {
-                let there = offer(snapshot.classes.iter().map(|(name, _)| name));
+                let there = offer(
+                    snapshot.classes.iter().map(|(name, _)| name),
+                    "it has no DeviceClass at all",
+                );
                 format!("{resource} is left to the device plugin; {there}")
             }
         };
@@ -232,7 +239,10 @@ fn device_classes(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
     let usual = Defaults::default().partition_classes;
     for (resource, class) in &policy.defaults.partition_classes {
         if usual.get(resource) != Some(class) && !snapshot.classes.contains_key(class) {
-            let there = offer(snapshot.classes.iter().map(|(name, _)| name));
+            let there = offer(
+                snapshot.classes.iter().map(|(name, _)| name),
+                "it has no DeviceClass at all",
+            );
             doubts.say(
                 format!("defaults.partitionClasses[{:?}]", &**resource),
                 format!("this cluster has no DeviceClass {class}: partitions of {resource} are not claimed; {there}"),

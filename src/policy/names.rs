@@ -21,7 +21,10 @@ pub fn dns_label(text: &str) -> Result<(), &'static str> {
 }
 
 /// RFC 1123 subdomain: names of most objects.
-pub(super) fn dns_subdomain(text: &str) -> Result<(), &'static str> {
+///
+/// # Errors
+/// How such a name looks.
+pub fn dns_subdomain(text: &str) -> Result<(), &'static str> {
     let label = |l: &str| ends_alnum(l.as_bytes()) && l.bytes().all(|b| lower_alnum(b) || b == b'-');
     let fine = text.len() <= 253 && text.split('.').all(label);
     fine.then_some(())

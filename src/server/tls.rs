@@ -32,8 +32,16 @@ pub enum Material {
 impl Material {
     fn read(&self) -> anyhow::Result<Vec<u8>> {
         match self {
-            Self::File(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display())),
+            Self::File(path) => std::fs::read(path).context("cannot read it"),
             Self::Text(text) => Ok(text.clone().into_bytes()),
+        }
+    }
+
+    /// For errors: the option with its file, where it is one.
+    fn named(&self, option: &str, otherwise: &str) -> String {
+        match self {
+            Self::File(path) => format!("{option} {}", path.display()),
+            Self::Text(_) => otherwise.to_owned(),
         }
     }
 }
@@ -49,6 +57,21 @@ pub struct TlsOptions {
     pub client_names: Vec<String>,
     /// The same for clients of admission; empty: none is asked for.
     pub admission_names: Vec<String>,
+}
+
+impl TlsOptions {
+    fn cert_name(&self) -> String {
+        self.cert.named("--tls-cert", "serving certificate")
+    }
+
+    fn key_name(&self) -> String {
+        self.key.named("--tls-key", "serving key")
+    }
+
+    fn ca_name(&self) -> String {
+        let ca = self.client_ca.as_ref();
+        ca.map_or_else(|| "client CA".to_owned(), |ca| ca.named("--client-ca", "client CA"))
+    }
 }
 
 #[derive(PartialEq, Eq)]
@@ -85,7 +108,7 @@ impl Tls {
     /// In words, with the file: missing, not PEM, key and certificate of different pairs.
     pub fn load(options: TlsOptions) -> anyhow::Result<Self> {
         let contents = read(&options)?;
-        let current = build(&contents)?;
+        let current = build(&contents, &options)?;
         Ok(Self {
             trust: watch::Sender::new(current.trust.clone()),
             current: ArcSwap::from_pointee(current),
@@ -105,7 +128,7 @@ impl Tls {
         if *seen == contents {
             return Ok(Reloaded::Unchanged);
         }
-        let built = build(&contents);
+        let built = build(&contents, &self.options);
         *seen = contents;
         let current = built?;
         let trust = current.trust.clone();
@@ -207,17 +230,20 @@ impl Tls {
 
 fn read(options: &TlsOptions) -> anyhow::Result<Contents> {
     Ok(Contents {
-        cert: options.cert.read()?,
-        key: options.key.read()?,
-        client_ca: options.client_ca.as_ref().map(Material::read).transpose()?,
+        cert: options.cert.read().with_context(|| options.cert_name())?,
+        key: options.key.read().with_context(|| options.key_name())?,
+        client_ca: (options.client_ca.as_ref().map(Material::read).transpose()).with_context(|| options.ca_name())?,
     })
 }
 
-fn build(contents: &Contents) -> anyhow::Result<Current> {
-    let chain = certificates(&contents.cert).context("serving certificate")?;
-    let leaf = chain.first().context("serving certificate: no certificate in it")?;
-    let not_after = Facts::of(leaf).context("serving certificate")?.not_after;
-    let key = PrivateKeyDer::from_pem_slice(&contents.key).context("serving key: no private key in it")?;
+fn build(contents: &Contents, options: &TlsOptions) -> anyhow::Result<Current> {
+    let (cert_name, key_name, ca_name) = (options.cert_name(), options.key_name(), options.ca_name());
+    let chain = certificates(&contents.cert).with_context(|| cert_name.clone())?;
+    let leaf = chain.first().context("no certificate in it");
+    let facts = leaf.and_then(|leaf| Facts::of(leaf));
+    let not_after = facts.with_context(|| cert_name.clone())?.not_after;
+    let key = PrivateKeyDer::from_pem_slice(&contents.key);
+    let key = key.with_context(|| format!("{key_name}: no private key in it"))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -226,21 +252,21 @@ fn build(contents: &Contents) -> anyhow::Result<Current> {
         None => (builder.with_no_client_auth(), None),
         Some(pem) => {
             let mut roots = RootCertStore::empty();
-            for cert in certificates(pem).context("client CA")? {
-                roots.add(cert).context("client CA")?;
+            for cert in certificates(pem).with_context(|| ca_name.clone())? {
+                roots.add(cert).with_context(|| ca_name.clone())?;
             }
             // Anonymous clients may shake hands: kube-apiserver has no certificate for its webhooks. The
             // extender routes look at who it was.
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()
                 .build()
-                .context("client CA")?;
+                .with_context(|| ca_name.clone())?;
             (builder.with_client_cert_verifier(verifier.clone()), Some(verifier))
         }
     };
     let mut config = builder
         .with_single_cert(chain, key)
-        .context("serving certificate and key do not belong together, or cannot be used")?;
+        .with_context(|| format!("{cert_name} and {key_name} do not belong together, or cannot be used"))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Current {
         config: Arc::new(config),

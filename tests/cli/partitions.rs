@@ -201,6 +201,47 @@ fn the_summary_has_what_is_left_of_shared_cards() {
     );
 }
 
+/// Cut by hand, and the driver publishes no counters: the product table knows the profile of one of the two products.
+const STATIC: &str = "
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: static}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: static
+  pool: {name: static, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: mig-0
+    attributes: {type: {string: mig}, profile: {string: 3g.40gb}, parentUUID: {string: GPU-a}, productName: {string: NVIDIA H100 80GB HBM3}}
+    capacity: {memory: {value: 40Gi}}
+  - name: mig-1
+    attributes: {type: {string: mig}, profile: {string: 3g.40gb}, parentUUID: {string: GPU-b}, productName: {string: NVIDIA X}}
+    capacity: {memory: {value: 40Gi}}
+";
+
+#[test]
+fn a_bandwidth_that_nobody_knows_is_not_all_of_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = write(folder.path(), "cluster.yaml", STATIC);
+    let shown = wattlane(&["explain", "--cluster", &file, "--fit", "14Gi"]).stdout;
+    let shown = String::from_utf8(shown).expect("UTF-8");
+    let ends = |product: &str| {
+        shown
+            .lines()
+            .find(|l| l.starts_with(product))
+            .and_then(|l| l.rsplit("  ").next())
+    };
+    assert_eq!(ends("NVIDIA H100 80GB HBM3"), Some("1 x 4/8 = 4/8"), "{shown}");
+    assert_eq!(ends("NVIDIA X"), Some("?"), "{shown}");
+}
+
+#[test]
+fn a_cluster_without_partitions_has_no_other_nodes() {
+    let shown = wattlane(&["explain", "--cluster", super::SCENARIO, "--summary"]).stdout;
+    let shown = String::from_utf8(shown).expect("UTF-8");
+    assert_eq!(shown, "No card of this cluster is cut, or can be by its driver.\n");
+}
+
 #[test]
 fn one_question_at_a_time() {
     for args in [

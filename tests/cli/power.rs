@@ -135,3 +135,104 @@ fn unknown_watts_are_printed_as_unknown() {
         "watts of device gpu-0 unknown: give its class watts in the policy"
     );
 }
+
+/// Two partitions of one card, a whole card of unknown watts, and nothing said twice.
+#[test]
+fn rows_and_summary_of_simulate_agree_about_watts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parts: String = (0..2)
+        .map(|i| {
+            format!(
+                "  - {{name: mig-{i}, attributes: {{type: {{string: mig}}, profile: {{string: 3g.40gb}}, parentUUID: {{string: GPU-h}}, \
+                 productName: {{string: NVIDIA H100 80GB HBM3}}}}}}\n"
+            )
+        })
+        .collect();
+    let asks = |name: &str, what: &str, n: u32| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: team}}\nspec: \
+             {{containers: [{{name: c, image: x, resources: {{limits: {{{what}: {n}}}}}}}]}}\n"
+        )
+    };
+    let pods = [
+        asks("a", "nvidia.com/mig-3g.40gb", 1),
+        asks("b", "nvidia.com/mig-3g.40gb", 1),
+        asks("c", "nvidia.com/gpu", 2),
+    ];
+    let unknown = slice("n", &["NVIDIA GH200 480GB", "NVIDIA GH200 480GB"]);
+    let text = [CLUSTER, &unknown, &parts, &pods.concat()].concat();
+    let cluster = write(folder.path(), "cluster.yaml", &text);
+    let (code, report) = answer(&["simulate", &cluster, "--output", "json"]);
+    assert_eq!(code, 0, "{report}");
+    for (pod, want) in [
+        (0, (Value::Null, json!(1), json!(700))),
+        (2, (Value::Null, json!(2), Value::Null)),
+    ] {
+        let row = &report["pods"][pod];
+        let got = ["watts", "unknownWatts", "cardWatts"].map(|field| row[field].clone());
+        assert_eq!(got, [want.0, want.1, want.2], "{row}");
+    }
+    let summary = &report["summary"];
+    assert_eq!((&summary["watts"], &summary["unknownWatts"]), (&json!(700), &json!(2)));
+    let shown = String::from_utf8(wattlane(&["simulate", &cluster]).stdout).expect("UTF-8");
+    for words in [
+        "mig-0      part of 700",
+        "gpu-0 gpu-1  unknown",
+        "700 W given in this run, without 2 devices of unknown watts.",
+    ] {
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(squeezed(&shown).contains(&squeezed(words)), "{words}: {shown}");
+    }
+}
+
+/// A slip that limits nothing, or everything, says nothing else.
+#[test]
+fn check_doubts_domains_without_nodes_and_budgets_below_a_card() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = write(
+        folder.path(),
+        "cluster.yaml",
+        &[CLUSTER, &slice("n", &[SERVER])].concat(),
+    );
+    for (power, want) in [
+        ("{label: rack, budget: 20kW}", vec![]),
+        ("{label: rack, budgets: {a: 600}}", vec![]),
+        ("{label: rack, budget: 0}", vec![]),
+        (
+            "{label: rak, budget: 20}",
+            vec![
+                "power[0].label: no node of this cluster has the label rak, so nothing is limited; did you mean rack?",
+            ],
+        ),
+        (
+            "{label: rack, budget: 20}",
+            vec![
+                "power[0].budget: 20 W are less than one card of rack=a draws (600 W), so such a card is never given; is a unit like kW missing?",
+            ],
+        ),
+        (
+            "{label: rack, budget: 20kW, budgets: {a: 12, b: 12}}",
+            vec![
+                "power[0].budgets[\"b\"]: no node of this cluster has rack=b; there is a",
+                "power[0].budgets[\"a\"]: 12 W are less than one card of rack=a draws (600 W), so such a card is never given; is a unit like kW missing?",
+            ],
+        ),
+    ] {
+        let text = format!("apiVersion: wattlane.dev/v1alpha1\nkind: PlacementPolicy\npower:\n- {power}\n");
+        let policy = write(folder.path(), "policy.yaml", &text);
+        let (code, report) = answer(&["check", &policy, "--cluster", &cluster, "--output", "json"]);
+        let warnings = report["warnings"].as_array().expect("warnings").iter();
+        let text = |w: &Value| {
+            format!(
+                "{}: {}",
+                w["path"].as_str().unwrap_or_default(),
+                w["message"].as_str().unwrap_or_default()
+            )
+        };
+        assert_eq!(
+            (code, warnings.map(text).collect::<Vec<_>>()),
+            (0, want.iter().map(|w| (*w).to_owned()).collect()),
+            "{power}"
+        );
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::world::{World, annotated, ask, asking, gpu, mixed, pod, request, with};
+use super::world::{DRIVER, World, annotated, ask, asking, gpu, mixed, pod, request, with};
 
 pub(crate) fn one_node(devices: &[Value]) -> World {
     let mut world = World::new();
@@ -33,6 +33,43 @@ fn a_claim_allocated_elsewhere() {
         world.refused(&pod("p", &["c"]), "n"),
         "allocated_elsewhere: claim c is allocated to devices of other nodes"
     );
+}
+
+/// No selector in the allocation: which nodes it is for says only who publishes the devices.
+#[test]
+fn devices_of_other_nodes_are_not_taken_for_gone() {
+    let per_node = |name: &str| {
+        with(
+            gpu(name, "big", 600),
+            json!({"nodeName": if name == "s0" { "m" } else { "n" }}),
+        )
+    };
+    let mut world = one_node(&mixed());
+    world.node("m", &[gpu("d7", "big", 600)]);
+    let both = json!({"perDeviceNodeSelection": true, "devices": [per_node("s0"), per_node("s1")]});
+    world.slice("shared", both);
+    let half = json!({"name": "half", "generation": 1, "resourceSliceCount": 2});
+    let devices = json!([gpu("h0", "big", 600)]);
+    world.slice("half", json!({"nodeName": "m", "pool": half, "devices": devices}));
+    let mut says = |pool: &str, device: &str| {
+        let result = json!({"request": "r", "driver": DRIVER, "pool": pool, "device": device});
+        let status = json!({"allocation": {"devices": {"results": [result]}}});
+        world.claim_with("c", ask(1), json!({}), status);
+        world.check(&pod("p", &["c"]), "n").map_err(|e| e.message.to_string())
+    };
+    let elsewhere = Err("claim c is allocated to devices of other nodes".to_owned());
+    // Of another node's pool, one that may be in the slice that is still to come, and of a pool that several nodes share.
+    for (pool, device) in [("m", "d7"), ("half", "h1"), ("shared", "s0")] {
+        assert_eq!(says(pool, device), elsewhere, "{pool}/{device}");
+    }
+    assert_eq!(says("shared", "s1"), Ok(()));
+    for (pool, device) in [("m", "d0"), ("x", "d0"), ("n", "d7"), ("shared", "s2")] {
+        let words = says(pool, device).expect_err("it is gone");
+        assert!(
+            words.contains("which is not published any more"),
+            "{pool}/{device}: {words}"
+        );
+    }
 }
 
 #[test]
@@ -80,7 +117,7 @@ fn devices_that_do_not_match() {
         says(&mut world, asking(none)),
         "no_matching_device: no gpu device matches the selectors of request r"
     );
-    let one = format!("device.attributes['{}'].class == 'big'", super::world::DRIVER);
+    let one = format!("device.attributes['{DRIVER}'].class == 'big'");
     assert_eq!(
         says(
             &mut world,

@@ -120,6 +120,39 @@ fn without_a_cluster_nothing_is_counted() {
     assert!(report.classes.iter().all(|c| c.devices.is_none()));
 }
 
+/// The evaluator's own words, and the advice that fits them.
+#[test]
+fn a_match_that_fails_says_why() {
+    let l4 = cluster(&["NVIDIA L4", "NVIDIA L4"]);
+    let fails = "classes[0].match: fails on 2 devices, which therefore are not of this class: ";
+    let on = " on gpu.nvidia.com/n/gpu-0";
+    let of = "device.attributes['gpu.nvidia.com']";
+    for (text, want) in [
+        (
+            format!("{of}.prodName == 'x'"),
+            format!("no such key: prodName{on}; did you mean productName?"),
+        ),
+        (
+            "device.capacity['gpu.nvidia.com'].memroy == quantity('1Gi')".to_owned(),
+            format!("no such key: memroy{on}; did you mean memory?"),
+        ),
+        (
+            format!("{of}.cudaComputeCapability == 'x'"),
+            format!(
+                "no such key: cudaComputeCapability{on}; it has type, memory, productName. Where only some devices have \
+                 cudaComputeCapability, ask for it first: \"cudaComputeCapability\" in device.attributes[\"gpu.nvidia.com\"]"
+            ),
+        ),
+        (
+            "device.attributes['gpu.amd.com'].productName == 'x'".to_owned(),
+            format!("no such key: productName{on}; ask for the driver first (device.driver == \"…\" && …)"),
+        ),
+    ] {
+        let said = warnings(&format!("classes:\n- {{name: a, match: \"{text}\"}}\n"), Some(&l4));
+        assert_eq!(said[0], format!("{fails}{want}"));
+    }
+}
+
 #[test]
 fn what_nobody_can_ask_for_is_doubted() {
     let body = "placement: {demandMix: {3g.40gb: 2}}\ndefaults: {partitionClasses: {nvidia.com/gpu: parts}}\n";
@@ -130,7 +163,7 @@ fn what_nobody_can_ask_for_is_doubted() {
     );
     assert_eq!(
         said[1],
-        "placement.demandMix[\"3g.40gb\"]: no device of this cluster is a 3g.40gb; there is none"
+        "placement.demandMix[\"3g.40gb\"]: no device of this cluster is a 3g.40gb; it has no partitions, and no driver that cuts cards"
     );
     assert_eq!(said.len(), 2, "{said:?}");
 }

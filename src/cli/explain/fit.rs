@@ -180,6 +180,8 @@ impl Report {
         let mut rows = vec![head.map(str::to_owned)];
         for r in &self.fits {
             let cut = if r.if_cut { " (if cut)" } else { "" };
+            // Whoever shares a card may have all of it.
+            let unknown = if r.profile == SHARED { "-" } else { "?" };
             rows.push([
                 r.product.clone(),
                 format!("{}{cut}", r.profile),
@@ -187,7 +189,7 @@ impl Report {
                 r.now.to_string(),
                 r.empty.to_string(),
                 r.per_card.to_string(),
-                r.bandwidth_sum.clone().unwrap_or_else(|| "-".to_owned()),
+                r.bandwidth_sum.clone().unwrap_or_else(|| unknown.to_owned()),
             ]);
         }
         format!("{sum}\n{}", table(&rows))
@@ -341,7 +343,8 @@ fn card(pool: &Pool, device: usize) -> u32 {
 }
 
 /// What part of its card's memory the device is behind: its memory slices, where the driver says which; else its part of the
-/// card's memory; else one of as many as there are side by side.
+/// card's memory; else what the product table says of its profile. None: nobody knows, and how many are side by side says
+/// nothing.
 fn share(pool: &Pool, at: usize) -> Option<Share> {
     let device = &*pool.devices[at].device;
     let of_set = |prefix: &str| -> Option<(i128, i128)> {
@@ -365,16 +368,19 @@ fn share(pool: &Pool, at: usize) -> Option<Share> {
         .filter(|(q, _)| q.name.starts_with("memorySlice"))
         .count();
     let product = device.text("productName").and_then(|name| Product::named(name));
-    if let Some(product) = product.filter(|p| slices > 0 && p.memory_slices > 0) {
+    let product = product.filter(|p| p.memory_slices > 0);
+    if let Some(product) = product.filter(|_| slices > 0) {
         return Some(Share(u32::try_from(slices).ok()?, product.memory_slices.into()));
     }
     if let Some(equal) = device.amount("partitions").map(bytes).filter(|n| *n > 0) {
         return Some(Share(1, u32::try_from(equal).ok()?));
     }
-    let card = card(pool, at);
-    let beside = (0..pool.devices.len()).filter(|i| self::card(pool, *i) == card);
-    let beside = beside.filter(|i| pool.devices[*i].device.is_partition()).count();
-    Some(Share(1, u32::try_from(beside.max(1)).ok()?))
+    if !device.is_partition() {
+        return Some(Share(1, 1));
+    }
+    let (product, profile) = (product?, device.profile()?);
+    let known = product.profiles.iter().find(|p| *p.name == *profile)?;
+    Some(Share(known.memory_slices.into(), product.memory_slices.into()))
 }
 
 /// Slices stay as they are counted; bytes become a small fraction.

@@ -93,7 +93,7 @@ impl Report {
             n => format!("\n{n} other nodes have no partitions.\n"),
         };
         match self.nodes.as_slice() {
-            [] => format!("No card of this cluster is cut, or can be by its driver.\n{others}"),
+            [] => "No card of this cluster is cut, or can be by its driver.\n".to_owned(),
             _ => format!("{}{others}", table(&rows)),
         }
     }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::check::{DomainReport, domains};
-use crate::cli::watts::Watts;
+use crate::cli::watts::{Watts, is_zero};
 use crate::cli::{Output, classified, table};
 use crate::model::DeviceId;
-use crate::snapshot::{Draw, Pool, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// One device of a pod.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -25,6 +25,11 @@ pub(super) struct Placed {
     /// `measured`, `policy`, `table` or `unknown`.
     #[serde(rename = "wattsFrom")]
     pub(super) watts_from: &'static str,
+    /// Held for admin access, which draws nothing.
+    #[serde(skip)]
+    pub(super) admin_access: bool,
+    #[serde(skip)]
+    pub(super) id: DeviceId,
 }
 
 impl Placed {
@@ -38,8 +43,13 @@ impl Placed {
             class: classified.and_then(|c| c.class.as_ref()).map(ToString::to_string),
             watts: classified.and_then(|c| c.watts),
             watts_from: classified.map_or("unknown", |c| c.origin.as_str()),
+            id: id.clone(),
             ..Self::default()
         }
+    }
+
+    fn drawing(devices: &[Self]) -> impl Iterator<Item = &DeviceId> {
+        devices.iter().filter(|d| !d.admin_access).map(|d| &d.id)
     }
 }
 
@@ -89,6 +99,9 @@ struct Summary {
     devices_taken: usize,
     /// What the cards draw that this run gave or gave a part of, each counted once; without those of unknown watts.
     watts: u64,
+    /// Devices that this run gave and whose card's watts are not known.
+    #[serde(skip_serializing_if = "is_zero")]
+    unknown_watts: u32,
     /// Pods whose devices are of several classes.
     mixed_pods: usize,
     /// Pods that list order would have given devices of several classes.
@@ -103,23 +116,10 @@ pub(super) struct Report {
     summary: Summary,
 }
 
-/// By cards of the pool that pods got something of.
-fn drawn(pool: &Pool, pods: &[Row]) -> u64 {
-    let here = |d: &&Placed| d.driver == *pool.driver && d.pool == *pool.name;
-    let placed = pods.iter().flat_map(|row| &row.devices).filter(here);
-    let cards = placed.filter_map(|d| pool.boards().board(*pool.by_name.get(d.device.as_str())? as usize));
-    let cards: BTreeSet<(u32, Draw)> = cards.collect();
-    let watts = |(_, draw): &(u32, Draw)| match draw {
-        Draw::Watts(watts) => u64::from(*watts),
-        Draw::Nothing | Draw::Unknown => 0,
-    };
-    cards.iter().map(watts).sum()
-}
-
 impl Report {
     pub(super) fn new(mut pods: Vec<Row>, snapshot: &Snapshot) -> Self {
         for row in &mut pods {
-            row.watts = Watts::of(row.devices.iter().map(|d| (d.watts, d.watts_from)));
+            row.watts = Watts::of(snapshot, Placed::drawing(&row.devices));
             let classes = Row::classes(&row.devices);
             row.class = if classes.len() == 1 {
                 classes.first().map(ToString::to_string)
@@ -128,6 +128,9 @@ impl Report {
             };
         }
         let mixed = |devices: fn(&Row) -> &[Placed]| pods.iter().filter(|r| Row::classes(devices(r)).len() > 1).count();
+        // A device that pods share is in several rows.
+        let given: BTreeSet<&DeviceId> = pods.iter().flat_map(|row| Placed::drawing(&row.devices)).collect();
+        let (watts, unknown_watts) = Watts::of(snapshot, given.into_iter()).of_cards();
         let summary = Summary {
             placed: pods.iter().filter(|r| r.node.is_some()).count(),
             nodes: snapshot.nodes().count(),
@@ -138,12 +141,8 @@ impl Report {
                 .flatten()
                 .map(|p| p.taken.len() + p.shared.len())
                 .sum(),
-            watts: snapshot
-                .pools
-                .iter()
-                .flatten()
-                .map(|state| drawn(&state.pool, &pods))
-                .sum(),
+            watts,
+            unknown_watts,
             mixed_pods: mixed(|r| &r.devices),
             mixed_by_list_order: mixed(|r| &r.list_order),
             pods: pods.len(),
@@ -197,8 +196,13 @@ impl Report {
             }
         }
         let s = &self.summary;
+        let unknown = match s.unknown_watts {
+            0 => String::new(),
+            1 => ", without one device of unknown watts".to_owned(),
+            n => format!(", without {n} devices of unknown watts"),
+        };
         text += &format!(
-            "\n{} of {} pods placed, {} of {} devices of {} nodes taken, {} W given in this run.\n\
+            "\n{} of {} pods placed, {} of {} devices of {} nodes taken, {} W given in this run{unknown}.\n\
              Pods of mixed classes: {}; list order would have mixed {}.\n",
             s.placed, s.pods, s.devices_taken, s.devices, s.nodes, s.watts, s.mixed_pods, s.mixed_by_list_order
         );

@@ -31,11 +31,17 @@ pub(super) fn fill_in<'a>(state: &mut State, pods: impl Iterator<Item = &'a Key>
 
 /// An opted-in namespace.
 pub(super) fn namespace(name: &Name) -> Namespace {
-    Namespace {
+    named(Namespace {
         name: name.clone(),
         labels: labels("wattlane.dev/enabled", "true"),
         deleting: false,
-    }
+    })
+}
+
+/// With the label that the API server puts on every namespace, whatever was written there.
+pub(super) fn named(mut namespace: Namespace) -> Namespace {
+    Arc::make_mut(&mut namespace.labels).insert("kubernetes.io/metadata.name".into(), namespace.name.clone());
+    namespace
 }
 
 fn labels(key: &str, value: &str) -> Labels {
@@ -92,20 +98,24 @@ fn nodes(state: &mut State) -> Option<String> {
 }
 
 fn namespaces<'a>(state: &mut State, pods: impl Iterator<Item = &'a Key>) -> Option<String> {
-    let default = Key::new("", "default");
-    if !state.namespaces.is_empty() {
-        // Every cluster has it, and kubectl's exports leave it out.
-        state.namespaces.entry(default).or_insert_with(|| Namespace {
-            name: "default".into(),
-            labels: Labels::default(),
-            deleting: false,
-        });
-        return None;
-    }
-    state.any_namespace = true;
     let mut names: BTreeSet<Name> = pods.map(|key| key.namespace.clone()).collect();
     let used = state.claims.keys().chain(state.templates.keys());
     names.extend(used.map(|key| key.namespace.clone()));
+    let default = Key::new("", "default");
+    if !state.namespaces.is_empty() {
+        // Every cluster has it, and it is easily left out: the namespace of objects that name none.
+        if state.namespaces.contains_key(&default) || !names.contains(&default.name) {
+            return None;
+        }
+        let namespace = named(Namespace {
+            name: default.name.clone(),
+            labels: Labels::default(),
+            deleting: false,
+        });
+        state.namespaces.insert(default, namespace);
+        return Some("Namespace default, which every cluster has, not opted in".to_owned());
+    }
+    state.any_namespace = true;
     let nothing = names.is_empty();
     names.insert(default.name);
     for name in &names {

@@ -52,7 +52,10 @@ impl Loader {
         let twice = match object {
             Object::Claim(new) => differs(state.claims.insert(key.clone(), new.clone()), &new),
             Object::Template(new) => differs(state.templates.insert(key.clone(), new.clone()), &new),
-            Object::Namespace(new) => differs(state.namespaces.insert(key.clone(), new.clone()), &new),
+            Object::Namespace(new) => {
+                let new = assume::named(new);
+                differs(state.namespaces.insert(key.clone(), new.clone()), &new)
+            }
             new => differs(state.others.insert((kind, key.clone()), new.clone()), &new),
         };
         if twice {

@@ -434,6 +434,33 @@ fn kinds_that_are_left_out_are_assumed_and_said() {
 }
 
 #[test]
+fn namespaces_have_the_label_of_their_name_and_default_is_there_if_it_is_used() {
+    let team = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {a: b}}\n---\n";
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n---\n";
+    let says = "Namespace default, which every cluster has, not opted in";
+    for (text, names, said) in [
+        (team.to_owned(), vec!["team"], false),
+        (format!("{team}{pod}"), vec!["default", "team"], true),
+        (pod.to_owned(), vec!["default"], false),
+    ] {
+        let cluster = Embedded::from_yaml("f", &text).expect("loads");
+        assert_eq!(cluster.assumptions().iter().any(|a| a == says), said, "{text}");
+        let state = cluster.state.lock().expect("nobody panicked");
+        let labelled = state
+            .namespaces
+            .values()
+            .map(|n| n.labels["kubernetes.io/metadata.name"].to_string());
+        assert_eq!(labelled.collect::<Vec<_>>(), names);
+        assert!(
+            state
+                .namespaces
+                .values()
+                .all(|n| n.labels["kubernetes.io/metadata.name"] == n.name)
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_kept_is_an_error_with_file_and_object() {
     let old = "apiVersion: resource.k8s.io/v1alpha3\nkind: ResourceSlice\nmetadata: {name: s}\nspec: {}\n";
     let error = fails(old);

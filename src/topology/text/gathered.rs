@@ -1,6 +1,6 @@
 //! Where the readers put what they find, by the numbers the tool gives the cards; and what is made of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Name;
 use crate::topology::annotation::MAX_CARDS;
@@ -28,6 +28,8 @@ pub(super) struct Gathered {
     cards: BTreeMap<u32, ReportedCard>,
     /// By direction. Err: what stood there instead.
     cells: BTreeMap<(u32, u32), Result<Link, String>>,
+    /// Cards that some output described by itself: by more than its place in a matrix.
+    described: BTreeSet<u32>,
     doubts: Vec<String>,
 }
 
@@ -51,6 +53,9 @@ impl Gathered {
     /// More about a card. What two outputs say differently is not believed of either: at the least the numbers do not
     /// mean the same cards.
     pub(super) fn add(&mut self, number: u32, more: ReportedCard) {
+        if more.uuid.is_some() || more.pci_bus_id.is_some() || more.power_limit_watts.is_some() {
+            self.described.insert(number);
+        }
         let card = self.cards.entry(number).or_default();
         let mut clash = false;
         fill(&mut card.uuid, more.uuid, &mut clash);
@@ -96,11 +101,26 @@ impl Gathered {
         }
     }
 
+    /// Two outputs that are of different machines, or of which one was cut off.
+    fn compare(&mut self) {
+        let joined: BTreeSet<u32> = self.cells.keys().flat_map(|(a, b)| [*a, *b]).collect();
+        let described = &self.described;
+        if joined.is_empty() || described.is_empty() || joined == *described {
+            return;
+        }
+        let list = |numbers: &BTreeSet<u32>| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let (joined, described) = (list(&joined), list(described));
+        self.doubt(format!(
+            "the link matrix is of cards {joined} and the list of cards of {described}: are both of this machine, and whole?"
+        ));
+    }
+
     pub(super) fn finish(mut self) -> Result<Reading, String> {
         let n = self.cards.len();
         if n > MAX_CARDS {
             return Err(format!("{n} cards, at most {MAX_CARDS} are read"));
         }
+        self.compare();
         let numbers: Vec<u32> = self.cards.keys().copied().collect();
         let mut links = vec![Link::Unknown; n * n];
         for (i, a) in numbers.iter().enumerate() {

@@ -42,6 +42,12 @@ pub(super) fn read(text: &str, into: &mut Gathered) -> bool {
     for line in text.lines().filter(|l| !l.trim().is_empty()) {
         let fields = fields(line);
         if let Some(columns) = header_of(&fields) {
+            if let Some(missing) = missing(&columns) {
+                let there = fields.join(", ").chars().take(200).collect::<String>();
+                into.doubt(format!(
+                    "no column {missing} in the list of cards, which has {there}: {WANTED}"
+                ));
+            }
             header = Some(columns);
             continue;
         }
@@ -59,11 +65,32 @@ pub(super) fn read(text: &str, into: &mut Gathered) -> bool {
             )),
         }
     }
+    if header.is_none() && !found.is_empty() && found.iter().all(|(_, card)| card.power_limit_watts.is_none()) {
+        into.doubt(format!("no watts in the list of cards, which has no header: {WANTED}"));
+    }
     let any = header.is_some() || !found.is_empty();
     for (position, (number, card)) in (0..).zip(found) {
         into.add(number.unwrap_or(position), card);
     }
     any
+}
+
+const WANTED: &str =
+    "wanted is --query-gpu=index,uuid,name,enforced.power.limit,power.limit,pci.bus_id, or as much of it as there is";
+
+/// Columns without which something of every card stays unknown.
+fn missing(columns: &[Column]) -> Option<String> {
+    let needs = [
+        (
+            "enforced.power.limit or power.limit",
+            [Column::EnforcedLimit, Column::Limit],
+        ),
+        ("uuid or pci.bus_id", [Column::Uuid, Column::Bus]),
+        ("name", [Column::Name; 2]),
+    ];
+    let lacks = needs.iter().filter(|(_, any)| !any.iter().any(|c| columns.contains(c)));
+    let lacks: Vec<&str> = lacks.map(|(name, _)| *name).collect();
+    (!lacks.is_empty()).then(|| lacks.join(", and none "))
 }
 
 /// A line of fields all of which look like names of columns, one of them a name we know.

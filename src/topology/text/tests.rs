@@ -230,6 +230,39 @@ fn matrix_and_query_together() {
 }
 
 #[test]
+fn columns_and_cards_that_are_missing_are_said() {
+    let row = "0, GPU-a, X, 300.00 W, 0000:01:00.0\n1, GPU-b, X, 300.00 W, 0000:02:00.0\n";
+    let wanted = "wanted is --query-gpu=index,uuid,name,enforced.power.limit,power.limit,pci.bus_id, or as much of it as there is";
+    let has =
+        |head: &str, missing: &str| format!("no column {missing} in the list of cards, which has {head}: {wanted}");
+    let limit = "enforced.power.limit or power.limit";
+    for (head, missing) in [
+        ("index, uuid, name, power.limit [W], pci.bus_id", None),
+        ("index, gpu_uuid, gpu_name, enforced.power.limit [W], x", None),
+        ("index, uuid, name, power.limt [W], pci.bus_id", Some(limit.to_owned())),
+        (
+            "index, a, b, power.limit [W], c",
+            Some("uuid or pci.bus_id, and none name".to_owned()),
+        ),
+    ] {
+        let reading = read(&[&format!("{head}\n{row}")]).expect("read");
+        let want: Vec<String> = missing.iter().map(|m| has(head, m)).collect();
+        // Of the links nothing was given.
+        let doubts: Vec<&String> = reading.doubts.iter().filter(|d| !d.starts_with("link ")).collect();
+        assert_eq!(doubts, want.iter().collect::<Vec<_>>(), "{head}");
+    }
+    let bare = read(&[&row.replace(", 300.00 W", "")]).expect("read");
+    let no_watts = format!("no watts in the list of cards, which has no header: {wanted}");
+    assert!(bare.doubts.contains(&no_watts), "{:?}", bare.doubts);
+    assert!(!read(&[row]).expect("read").doubts.iter().any(|d| d.starts_with("no ")));
+    let query = format!("index, uuid, name, power.limit [W], pci.bus_id\n{row}");
+    let reading = read(&[FOUR, &query]).expect("read");
+    let other =
+        "the link matrix is of cards 0, 1, 2, 3 and the list of cards of 0, 1: are both of this machine, and whole?";
+    assert_eq!(reading.doubts, [other]);
+}
+
+#[test]
 fn amd_smi() {
     let topology = r#"[
         {"gpu": 0, "bdf": "0000:05:00.0", "links": [
