@@ -12,6 +12,8 @@ mod serve;
 mod simulate;
 mod slots;
 mod standin;
+mod strict;
+mod unclaimed;
 mod watts;
 
 use std::path::{Path, PathBuf};

@@ -10,6 +10,7 @@ use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::election::Election;
+use super::pending::Created;
 use super::{ClusterArg, load_policy, secret_name};
 use crate::app::{self, Core, Kept, Net, TlsFiles};
 use crate::certs::client;
@@ -200,8 +201,8 @@ async fn create_pending(core: &Core, embedded: &Embedded) {
     for pod in embedded.pending() {
         let name = format!("{}/{}", pod["metadata"]["namespace"], pod["metadata"]["name"]).replace('"', "");
         match super::pending::create(core, embedded, pod).await {
-            Ok(None) => tracing::info!(pod = name, "created, waiting to be placed"),
-            Ok(Some(refusal)) => tracing::warn!(pod = name, why = refusal, "refused at admission"),
+            Ok(Created { refused: None, .. }) => tracing::info!(pod = name, "created, waiting to be placed"),
+            Ok(Created { refused, .. }) => tracing::warn!(pod = name, why = refused, "refused at admission"),
             Err(error) => tracing::warn!(pod = name, error = format!("{error:#}"), "not created"),
         }
     }

@@ -1,0 +1,143 @@
+//! What newcomers hand in: misspelt, empty, for other nodes, for a namespace without the label, or with a flag too many. Each is
+//! told what is wrong.
+
+use super::{SCENARIO, answer, wattlane, write};
+
+const POD: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: llm-0, namespace: models}
+spec:
+  containers: [{name: c, image: x, resources: {limits: {nvidia.com/gpu: 2}}}]
+";
+
+/// Exit code, and all that is said on stdout and stderr.
+fn says(args: &[&str]) -> (i32, String) {
+    let output = wattlane(args);
+    let text = [output.stdout, output.stderr].concat();
+    (
+        output.status.code().expect("an exit code"),
+        String::from_utf8(text).expect("UTF-8"),
+    )
+}
+
+/// The objects of the scenario but its pods, without those that `without` names.
+fn cluster(without: &[&str]) -> String {
+    let text = std::fs::read_to_string(SCENARIO).expect("reads");
+    let kept = |object: &&str| !object.contains("kind: Pod") && without.iter().all(|w| !object.contains(w));
+    text.split("\n---\n").filter(kept).collect::<Vec<_>>().join("\n---\n")
+}
+
+/// A simulation of the pod in the cluster, and an explanation, say the same.
+fn both_say(cluster: &str, pod: &str, expected: &[&str]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cluster = write(folder.path(), "cluster.yaml", cluster);
+    let pod_file = write(folder.path(), "pod.yaml", pod);
+    let explain = ["explain", "--cluster", &cluster, &pod_file, "--pod", "models/llm-0"];
+    for args in [&["simulate", &cluster, &pod_file][..], &explain] {
+        let (_, text) = says(args);
+        for words in expected {
+            assert!(text.contains(words), "{args:?}: no {words:?} in {text}");
+        }
+    }
+}
+
+#[test]
+fn a_field_that_kubernetes_does_not_know_is_named() {
+    for (right, wrong, said) in [
+        (
+            "limits:",
+            "limit:",
+            "Pod models/llm-0: spec.containers[0].resources.limit: Kubernetes 1.36 has no such field; did you mean limits?",
+        ),
+        (
+            "resources:",
+            "resorces:",
+            "Pod models/llm-0: spec.containers[0].resorces: Kubernetes 1.36 has no such field; did you mean resources?",
+        ),
+        (
+            "containers:",
+            "nodeSelektor: {a: b}\n  containers:",
+            "Pod models/llm-0: spec.nodeSelektor: Kubernetes 1.36 has no such field; did you mean nodeSelector?",
+        ),
+        (
+            "containers:",
+            "container:",
+            "Pod models/llm-0: spec.container: Kubernetes 1.36 has no such field; did you mean containers?",
+        ),
+        (
+            "containers:",
+            "container:",
+            "spec.containers: a pod needs at least one container",
+        ),
+    ] {
+        both_say(&cluster(&[]), &POD.replace(right, wrong), &[said]);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let pod = write(folder.path(), "pod.yaml", &POD.replace("limits:", "limit:"));
+    let (_, report) = answer(&["simulate", SCENARIO, &pod, "--output", "json"]);
+    let warning = |report: &serde_json::Value| {
+        report["warnings"][0]
+            .as_str()
+            .is_some_and(|w| w.contains("resources.limit: "))
+    };
+    assert!(
+        warning(&report["pods"][3]) && report["pods"][0].get("warnings").is_none(),
+        "{report}"
+    );
+    let explain = [
+        "explain",
+        "--cluster",
+        SCENARIO,
+        &pod,
+        "--pod",
+        "models/llm-0",
+        "--output",
+        "json",
+    ];
+    let (_, report) = answer(&explain);
+    assert!(warning(&report), "{report}");
+}
+
+#[test]
+fn where_the_webhook_leaves_a_pod_alone_that_is_said() {
+    let ends = "wattlane's webhook leaves the pod alone, and nobody made a claim of nvidia.com/gpu";
+    let label = "wattlane.dev/enabled: \"true\"";
+    let unlabelled = "namespace models is not labelled wattlane.dev/enabled=true";
+    let ignored = POD.replace(
+        "namespace: models",
+        "namespace: models, labels: {wattlane.dev/webhook: ignore}",
+    );
+    let theirs = POD.replace("spec:", "spec:\n  schedulerName: volcano");
+    let unserved = cluster(&[]).replace("metadata: {name: gpu.nvidia.com}", "metadata: {name: other}");
+    let cases = [
+        (
+            cluster(&[]).replace(label, "wattlane.dev/enabeld: \"true\""),
+            POD,
+            unlabelled,
+            ends,
+        ),
+        (
+            cluster(&[]).replace(label, "wattlane.dev/enabled: \"yes\""),
+            POD,
+            "enabled=\"yes\", which must be \"true\"",
+            ends,
+        ),
+        (
+            cluster(&[]),
+            &ignored,
+            "the pod says wattlane.dev/webhook: ignore",
+            ends,
+        ),
+        (cluster(&[]), &theirs, "the pod names the scheduler volcano", ends),
+        (
+            unserved,
+            POD,
+            "this cluster has no DeviceClass gpu.nvidia.com",
+            "nobody made a claim of nvidia.com/gpu",
+        ),
+    ];
+    for (cluster, pod, why, ends) in cases {
+        both_say(&cluster, pod, &[why, ends, "Insufficient nvidia.com/gpu"]);
+    }
+}
