@@ -23,7 +23,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 
 use crate::app::{Core, PolicySource};
-use crate::cluster::embedded::Embedded;
+use crate::cluster::embedded::{Embedded, Skipped};
 use crate::cluster::kube::KubeCluster;
 use crate::model::{Classified, DeviceId, NamespacedName};
 use crate::policy::Policy;
@@ -165,19 +165,24 @@ fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "wattlane: {text}");
 }
 
-/// What was made of the files beyond what is in them: filled in, or left aside. A Deployment handed to `simulate`
-/// must not pass for a cluster without pods.
+/// What was made of the files beyond what is in them: filled in, doubtful, or left aside. A Deployment handed to
+/// `simulate` must not pass for a cluster without pods.
 fn say_assumptions(embedded: &Embedded) {
     const SHOWN: usize = 8;
     embedded
         .assumptions()
         .iter()
         .for_each(|text| note(&format!("assumed: {text}")));
+    embedded.doubts().iter().for_each(|text| note(text));
     let skipped = embedded.skipped();
     if skipped.is_empty() {
         return;
     }
-    let mut kinds: Vec<_> = skipped.iter().take(SHOWN).map(|(k, n)| format!("{k} ({n})")).collect();
+    let shown = |(kind, of): (&String, &Skipped)| match of.count {
+        1 => format!("{kind} (1, in {})", of.file.display()),
+        n => format!("{kind} ({n}, the first in {})", of.file.display()),
+    };
+    let mut kinds: Vec<_> = skipped.iter().take(SHOWN).map(shown).collect();
     if skipped.len() > SHOWN {
         kinds.push(format!("and {} more kinds", skipped.len() - SHOWN));
     }

@@ -141,3 +141,78 @@ fn where_the_webhook_leaves_a_pod_alone_that_is_said() {
         both_say(&cluster, pod, &[why, ends, "Insufficient nvidia.com/gpu"]);
     }
 }
+
+#[test]
+fn nothing_to_look_at_is_not_taken_for_a_good_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| write(folder.path(), name, text);
+    let empty = file("empty.yaml", "");
+    let list = file(
+        "list.json",
+        "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": []}",
+    );
+    let nodes = file("cluster.yaml", &cluster(&[]));
+    let no_nodes = file("nodeless.yaml", &cluster(&["kind: Node\n", "ResourceSlice"]));
+    let pods = file("pods.yaml", &POD.replace("kind: Pod", "kind: Pods"));
+    let pod = file("pod.yaml", POD);
+    let bound = file("bound.yaml", &POD.replace("spec:", "spec:\n  nodeName: mixed-1"));
+    let astray = file("astray.yaml", &POD.replace("spec:", "spec:\n  nodeName: mixed-l"));
+    let slice = file("slice.yaml", &cluster(&["metadata: {name: nvlink-8, labels"]));
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&["audit", "--cluster", &empty, &list], 2, "no Kubernetes object in "),
+        (
+            &["audit", "--cluster", &nodes, &empty],
+            0,
+            "empty.yaml: no Kubernetes object in this file",
+        ),
+        (
+            &["audit", "--cluster", &nodes, &list],
+            0,
+            "looked at 2 nodes, 0 claims, 0 pods",
+        ),
+        (&["simulate", &nodes, &pods], 0, "not looked at: v1 Pods (1, in "),
+        (
+            &["simulate", &nodes, &pods],
+            0,
+            "Nothing to place: no Pod of the files waits for a node.",
+        ),
+        (&["simulate", &no_nodes, &pod], 1, "models/llm-0: no Node in the files"),
+        (
+            &["explain", "--cluster", &no_nodes, &pod, "--pod", "models/llm-0"],
+            1,
+            "no Node in the files",
+        ),
+        (
+            &["simulate", &nodes, &astray],
+            0,
+            "pods whose spec.nodeName is no Node of the files: 1 (the first is models/llm-0, on mixed-l)",
+        ),
+        (
+            &["simulate", &slice, &pod],
+            0,
+            "is no Node of the files: 1 (the first is nvlink-8-gpu.nvidia.com, of nvlink-8)",
+        ),
+        (
+            &["explain", "--cluster", &nodes, &bound, "--pod", "models/llm-0"],
+            1,
+            "is bound to mixed-1",
+        ),
+        (
+            &["explain", "--cluster", &nodes, &astray, "--pod", "models/llm-0"],
+            1,
+            "is bound to mixed-l",
+        ),
+    ];
+    for (args, code, words) in cases {
+        let (found, text) = says(args);
+        assert!(
+            found == code && text.contains(words),
+            "{args:?}: {found}: no {words:?} in {text}"
+        );
+    }
+    let (_, text) = says(&["simulate", &nodes, &pod]);
+    assert!(
+        !text.contains("no Node") && !text.contains("no Kubernetes object"),
+        "{text}"
+    );
+}

@@ -3,14 +3,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use super::doubts::Doubts;
 use super::pods::NoClaim;
 use super::state::{State, StoredPod};
-use super::{Embedded, assume};
+use super::{Embedded, Skipped, assume};
 use crate::convert::{self, ConvertError};
 use crate::index::{Key, Kind, Object};
 use crate::model::Name;
@@ -23,16 +25,20 @@ pub(super) struct Loader {
     running: Vec<StoredPod>,
     /// What tells another pod of the same name from the same pod once more.
     pods: HashMap<Key, u64>,
-    skipped: BTreeMap<String, usize>,
+    skipped: BTreeMap<String, Skipped>,
     hasher: RandomState,
 }
 
 impl Loader {
-    pub(super) fn take(&mut self, mut value: Value) -> anyhow::Result<()> {
+    pub(super) fn take(&mut self, file: &Path, mut value: Value) -> anyhow::Result<()> {
         let Some(kind) = convert::kind(&value) else {
             let text = |field: &str| value[field].as_str().unwrap_or_default();
             let name = format!("{} {}", text("apiVersion"), text("kind"));
-            *self.skipped.entry(name).or_default() += 1;
+            let first = || Skipped {
+                count: 0,
+                file: file.to_owned(),
+            };
+            self.skipped.entry(name).or_insert_with(first).count += 1;
             return Ok(());
         };
         if kind == Kind::Pod {
@@ -82,7 +88,8 @@ impl Loader {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> anyhow::Result<Embedded> {
+    /// `empty`: files without an object.
+    pub(super) fn finish(self, empty: &[PathBuf]) -> anyhow::Result<Embedded> {
         let Self {
             mut state,
             pending,
@@ -99,10 +106,12 @@ impl Loader {
         }
         let mut assumptions = assume::fill_in(&mut state, pods.keys());
         let mut without_claims = vec![];
+        let mut doubts = Doubts::new(&state, empty);
         for stored in running {
             let pod = stored
                 .pod()
                 .context("a pod of the files cannot be read a second time")?;
+            doubts.on_node(&state, &pod);
             let claims = match state.missing_claims(&pod) {
                 // It holds nothing any more, and what it held may be gone.
                 _ if pod.finished => vec![],
@@ -128,7 +137,7 @@ impl Loader {
                 without_claims.len()
             ));
         }
-        Ok(Embedded::new(state, pending, assumptions, skipped))
+        Ok(Embedded::new(state, pending, assumptions, doubts.said(), skipped))
     }
 }
 
