@@ -216,3 +216,39 @@ fn nothing_to_look_at_is_not_taken_for_a_good_answer() {
         "{text}"
     );
 }
+
+const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/base/policy.yaml");
+
+#[test]
+fn a_policy_is_read_out_of_its_config_map_and_checked_against_several_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bare = write(
+        folder.path(),
+        "bare.yaml",
+        "apiVersion: v1\nkind: ConfigMap\ndata: {policy.yml: x}\n",
+    );
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["check", POLICY], 0, "valid"),
+        (
+            &["check", POLICY, "--cluster", SCENARIO, SCENARIO],
+            0,
+            "h100-80gb-hbm3-700w",
+        ),
+        // As it was when --cluster took one file at a time.
+        (&["check", "--cluster", SCENARIO, POLICY], 0, "h100-80gb-hbm3-700w"),
+        (&["check", "--cluster", SCENARIO], 2, "which policy?"),
+        (
+            &["check", &bare],
+            1,
+            "this is a ConfigMap without data[\"policy.yaml\"]",
+        ),
+        (&["simulate", "--policy", POLICY], 0, "3 of 3 pods placed"),
+    ];
+    for (args, code, words) in cases {
+        let (found, text) = says(args);
+        assert!(
+            found == code && text.contains(words),
+            "{args:?}: {found}: no {words:?} in {text}"
+        );
+    }
+}
