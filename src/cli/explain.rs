@@ -27,18 +27,20 @@ use crate::snapshot::{NodeEntry, Snapshot};
 use crate::topology::annotation::{self, ANNOTATION};
 
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("question").args(["pod", "summary", "fit"]).required(true))]
 pub(super) struct Args {
     /// The pod, as NAMESPACE/NAME.
-    #[arg(long, value_name = "NS/NAME", required_unless_present_any = ["summary", "fit"], conflicts_with_all = ["summary", "fit"])]
+    #[arg(long, value_name = "NS/NAME")]
     pod: Option<String>,
     /// What still fits of each partition profile on each node.
-    #[arg(long, conflicts_with = "fit")]
+    #[arg(long)]
     summary: bool,
     /// Which partitions and cards hold a model whose weights are this large (like 14Gi).
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     fit: Option<fit::Size>,
     /// What a model needs beside its weights (KV cache, activations): a part of them (20%) or a size (4Gi).
-    #[arg(long, requires = "fit", default_value = "20%")]
+    // A `requires` is forgotten where what it requires conflicts with what is there.
+    #[arg(long, conflicts_with_all = ["pod", "summary"], default_value = "20%", allow_hyphen_values = true)]
     margin: fit::Margin,
     #[command(flatten)]
     cluster: ClusterArg,

@@ -217,6 +217,51 @@ fn nothing_to_look_at_is_not_taken_for_a_good_answer() {
     );
 }
 
+#[test]
+fn flags_say_what_they_take() {
+    let cases: [(&[&str], &str); 9] = [
+        (
+            &["explain", "--cluster", SCENARIO],
+            "--pod <NS/NAME>|--summary|--fit <SIZE>",
+        ),
+        (
+            &[
+                "explain",
+                "--cluster",
+                SCENARIO,
+                "--pod",
+                "models/llm-a",
+                "--margin",
+                "10%",
+            ],
+            "cannot be used with",
+        ),
+        (
+            &["explain", "--cluster", SCENARIO, "--summary", "--margin", "10%"],
+            "cannot be used with",
+        ),
+        (
+            &["explain", "--cluster", SCENARIO, "--fit", "-1Gi"],
+            "write a size with its unit",
+        ),
+        (
+            &["explain", "--cluster", SCENARIO, "--fit", "1Gi", "--margin", "-5%"],
+            "write a part of the weights",
+        ),
+        (&["certs", "--out", "/nowhere", "--days", "-1"], "-1 is not in 0"),
+        (&["serve", "--audit-every", "-1"], "-1 is not in 1"),
+        (&["probe", "--publish", "--interval", "-5s"], "invalid value '-5s'"),
+        (&["serve", "--tls-secret", "s", "--tls-key", "k"], "cannot be used with"),
+    ];
+    for (args, words) in cases {
+        let (code, text) = says(args);
+        assert!(
+            code == 2 && text.contains(words),
+            "{args:?}: {code}: no {words:?} in {text}"
+        );
+    }
+}
+
 const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/manifests/base/policy.yaml");
 
 #[test]
