@@ -12,7 +12,6 @@ mod serve;
 mod simulate;
 mod slots;
 mod standin;
-mod strict;
 mod unclaimed;
 mod watts;
 

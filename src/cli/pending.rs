@@ -6,6 +6,8 @@ use serde_json::Value;
 use crate::admission::{Decision, Request};
 use crate::app::Core;
 use crate::cluster::embedded::Embedded;
+use crate::cluster::strict;
+use crate::index::Kind;
 
 /// What came of it.
 #[derive(Default)]
@@ -56,7 +58,7 @@ pub(super) async fn create(core: &Core, embedded: &Embedded, mut pod: Value) -> 
 
 /// What Kubernetes would find odd in the manifest; said on stderr.
 pub(super) fn doubts(pod: &Value) -> Vec<String> {
-    let doubts = super::strict::doubts(pod);
+    let doubts = strict::doubts(Kind::Pod, pod);
     doubts.iter().for_each(|doubt| say(pod, doubt));
     doubts
 }

@@ -73,6 +73,10 @@ fn a_field_that_kubernetes_does_not_know_is_named() {
     ] {
         both_say(&cluster(&[]), &POD.replace(right, wrong), &[said]);
     }
+    let template = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: t, namespace: models}\nspec: {spec: {devices: \
+                    {requests: [{name: r, exactly: {deviceClassName: gpu.nvidia.com, cout: 2}}]}}}\n---\n";
+    let said = "ResourceClaimTemplate models/t: spec.spec.devices.requests[0].exactly.cout: Kubernetes 1.36 has no such field; did you mean count?";
+    both_say(&cluster(&[]), &format!("{template}{POD}"), &[said]);
     let folder = tempfile::tempdir().expect("a folder");
     let pod = write(folder.path(), "pod.yaml", &POD.replace("limits:", "limit:"));
     let (_, report) = answer(&["simulate", SCENARIO, &pod, "--output", "json"]);

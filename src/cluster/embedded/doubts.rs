@@ -14,13 +14,14 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    /// `empty`: files without an object. The nodes are those of the files, or those that were assumed.
-    pub(super) fn new(state: &State, empty: &[PathBuf]) -> Self {
+    /// `empty`: files without an object; `odd`: what was said of single objects. The nodes are those of the files, or those that were assumed.
+    pub(super) fn new(state: &State, empty: &[PathBuf], odd: Vec<String>) -> Self {
         let no_object = |path: &PathBuf| format!("{}: no Kubernetes object in this file", path.display());
         let mut said: Vec<String> = empty.iter().map(no_object).collect();
         if !state.others.keys().any(|(kind, _)| *kind == Kind::Node) {
             said.push("no Node in the files, and no ResourceSlice that names one".to_owned());
         }
+        said.extend(odd);
         said.extend(slices(state));
         Self { said, astray: None }
     }

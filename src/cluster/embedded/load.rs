@@ -13,6 +13,7 @@ use super::doubts::Doubts;
 use super::pods::NoClaim;
 use super::state::{State, StoredPod};
 use super::{Embedded, Skipped, assume};
+use crate::cluster::strict;
 use crate::convert::{self, ConvertError};
 use crate::index::{Key, Kind, Object};
 use crate::model::Name;
@@ -25,6 +26,8 @@ pub(super) struct Loader {
     running: Vec<StoredPod>,
     /// What tells another pod of the same name from the same pod once more.
     pods: HashMap<Key, u64>,
+    /// What is odd in manifests.
+    odd: Vec<String>,
     skipped: BTreeMap<String, Skipped>,
     hasher: RandomState,
 }
@@ -43,6 +46,12 @@ impl Loader {
         };
         if kind == Kind::Pod {
             return self.take_pod(value);
+        }
+        // Written by hand, as far as one can tell: what is out of a cluster has a UID. Pods are looked at when they are created.
+        if value.pointer("/metadata/uid").is_none() {
+            let name = convert::describe(kind, &value);
+            let odd = strict::doubts(kind, &value);
+            self.odd.extend(odd.iter().map(|what| format!("{name}: {what}")));
         }
         if matches!(kind, Kind::Node | Kind::Claim | Kind::Template) {
             // What is wrong with it is said, with its name, below.
@@ -95,6 +104,7 @@ impl Loader {
             pending,
             running,
             pods,
+            odd,
             skipped,
             hasher: _,
         } = self;
@@ -106,7 +116,7 @@ impl Loader {
         }
         let mut assumptions = assume::fill_in(&mut state, pods.keys());
         let mut without_claims = vec![];
-        let mut doubts = Doubts::new(&state, empty);
+        let mut doubts = Doubts::new(&state, empty, odd);
         for stored in running {
             let pod = stored
                 .pod()

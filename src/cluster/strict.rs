@@ -1,28 +1,43 @@
-//! What Kubernetes would find in a pod's manifest that nothing here looks for: fields it does not know, and values of the
+//! What Kubernetes would find in a manifest that somebody wrote, and nothing here looks for: fields it does not know, and values of the
 //! wrong kind. Words only: a newer cluster may know the field.
 
 use std::cell::{Cell, RefCell};
 
-use k8s_openapi::api::core::v1;
+use k8s_openapi::api::{core, resource};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{Deserialize as _, Deserializer, IntoDeserializer, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde_json::{Error, Value};
 
+use crate::index::Kind;
 use crate::model::alike;
 
 /// Of the types that `k8s_openapi` was built with.
 const VERSION: &str = "Kubernetes 1.36";
 
-/// A line for each doubtful place of the pod, in the order of its fields.
-pub(super) fn doubts(pod: &Value) -> Vec<String> {
+/// A line for each doubtful place of the object, in the order of its fields. Nothing is said of older versions, and of
+/// kinds that programs write.
+pub fn doubts(kind: Kind, object: &Value) -> Vec<String> {
+    let older = !kind.group().is_empty() && object["apiVersion"] != "resource.k8s.io/v1";
+    match kind {
+        _ if older => vec![],
+        Kind::Pod => of::<core::v1::Pod>(object),
+        Kind::Namespace => of::<core::v1::Namespace>(object),
+        Kind::Claim => of::<resource::v1::ResourceClaim>(object),
+        Kind::Template => of::<resource::v1::ResourceClaimTemplate>(object),
+        Kind::Class => of::<resource::v1::DeviceClass>(object),
+        _ => vec![],
+    }
+}
+
+fn of<T: DeserializeOwned>(object: &Value) -> Vec<String> {
     let found = Found::default();
     let at = At {
-        value: pod,
+        value: object,
         path: String::new(),
         found: &found,
     };
     // What is wrong is in `found`, with its place.
-    let _ = v1::Pod::deserialize(at);
+    let _ = T::deserialize(at);
     found.lines.into_inner()
 }
 
@@ -133,9 +148,13 @@ impl<'de> Deserializer<'de> for At<'de> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::doubts;
+    use super::Kind;
+
+    fn doubts(pod: &Value) -> Vec<String> {
+        super::doubts(Kind::Pod, pod)
+    }
 
     #[test]
     fn fields_that_kubernetes_does_not_know_are_named_with_their_place() {
@@ -204,5 +223,31 @@ mod tests {
             "status": {"startTime": "2026-01-01T00:00:00Z"},
         });
         assert_eq!(doubts(&pod), [""; 0]);
+    }
+
+    #[test]
+    fn claims_templates_and_classes_are_read_as_strictly_as_pods() {
+        let spec = json!({"devices": {"requests": [{"name": "r", "exactly": {"cout": 2}}], "constrants": [], "config": [
+            {"opaque": {"driver": "d", "parameters": {"any": {"thing": 1}}}}]}});
+        let object = |spec| json!({"apiVersion": "resource.k8s.io/v1", "spec": spec});
+        for (kind, at, object) in [
+            (Kind::Claim, "spec", object(spec.clone())),
+            (Kind::Template, "spec.spec", object(json!({"spec": spec.clone()}))),
+        ] {
+            let no_such = |path: &str, meant: &str| {
+                format!("{at}.devices.{path}: Kubernetes 1.36 has no such field; did you mean {meant}?")
+            };
+            let said = [
+                no_such("constrants", "constraints"),
+                no_such("requests[0].exactly.cout", "count"),
+            ];
+            assert_eq!(super::doubts(kind, &object), said);
+            let older = json!({"apiVersion": "resource.k8s.io/v1beta1", "spec": object["spec"]});
+            assert!(super::doubts(kind, &older).is_empty());
+        }
+        let class = object(json!({"selector": []}));
+        assert_eq!(super::doubts(Kind::Class, &class).len(), 1);
+        let namespace = json!({"metadata": {"name": "a", "lables": {}}});
+        assert_eq!(super::doubts(Kind::Namespace, &namespace).len(), 1);
     }
 }
