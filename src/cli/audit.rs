@@ -12,6 +12,7 @@ use crate::audit::{self, Finding};
 use crate::cluster::embedded::Embedded;
 use crate::convert;
 use crate::index::{Change, Object};
+use crate::snapshot::Snapshot;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -31,12 +32,14 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(embedded) = &embedded {
         show_waiting(&core, embedded).await?;
     }
-    let findings = audit::audit(&core.reader.load(), &core.policy.load());
+    let snapshot = core.reader.load();
+    let findings = audit::audit(&snapshot, &core.policy.load());
+    let looked_at = LookedAt::of(&snapshot);
     let mut out = std::io::stdout().lock();
     match args.output {
-        Output::Json => serde_json::to_writer(&mut out, &document(&findings))?,
-        Output::Table if findings.is_empty() => out.write_all(b"no findings\n")?,
-        Output::Table => out.write_all(rows(&findings).as_bytes())?,
+        Output::Json => serde_json::to_writer(&mut out, &document(&findings, &looked_at))?,
+        Output::Table if findings.is_empty() => writeln!(out, "no findings\n{looked_at}")?,
+        Output::Table => writeln!(out, "{}\n{looked_at}", rows(&findings))?,
     }
     if args.output == Output::Json {
         out.write_all(b"\n")?;
@@ -58,9 +61,38 @@ async fn show_waiting(core: &Core, embedded: &Embedded) -> anyhow::Result<()> {
     Ok(core.index.flush().await?)
 }
 
-fn document(findings: &[Finding]) -> serde_json::Value {
+/// No findings in nothing say nothing.
+#[derive(Debug, serde::Serialize)]
+struct LookedAt {
+    nodes: usize,
+    claims: usize,
+    /// Those that ask for devices, or have some.
+    pods: usize,
+}
+
+impl LookedAt {
+    fn of(snapshot: &Snapshot) -> Self {
+        Self {
+            nodes: snapshot.nodes().count(),
+            claims: snapshot.claims.iter().count(),
+            pods: snapshot.pods.iter().count(),
+        }
+    }
+}
+
+impl std::fmt::Display for LookedAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { nodes, claims, pods } = self;
+        write!(
+            f,
+            "looked at {nodes} nodes, {claims} claims, {pods} pods that have to do with devices"
+        )
+    }
+}
+
+fn document(findings: &[Finding], looked_at: &LookedAt) -> serde_json::Value {
     let one = |f: &Finding| json!({"kind": f.kind.as_str(), "object": f.object, "message": f.message});
-    json!({"findings": findings.iter().map(one).collect::<Vec<_>>()})
+    json!({"findings": findings.iter().map(one).collect::<Vec<_>>(), "lookedAt": looked_at})
 }
 
 fn rows(findings: &[Finding]) -> String {

@@ -28,7 +28,7 @@ pub struct Args {
     )]
     dns: Vec<String>,
     /// Days that the serving and the client certificate are valid.
-    #[arg(long, default_value_t = 365)]
+    #[arg(long, default_value_t = 365, allow_negative_numbers = true)]
     days: u32,
     /// Common name of the client certificate.
     #[arg(long, value_parser = named::client, default_value = "kube-scheduler")]

@@ -14,30 +14,33 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::pending::Created;
 use super::slots::Slots;
 use super::watts::Watts;
-use super::{ClusterArg, Output, load_policy, standin, table};
+use super::{ClusterArg, Output, load_policy, standin, table, unclaimed};
 use crate::app::Core;
 use crate::cluster::embedded::Embedded;
 use crate::convert::{allocation_json, result_json};
-use crate::model::{Allocation, NamespacedName, Pod, Refusal};
+use crate::model::{Allocation, Name, NamespacedName, Pod, Refusal};
 use crate::placement::{self, Context, Demand, Placement};
 use crate::snapshot::{NodeEntry, Snapshot};
 use crate::topology::annotation::{self, ANNOTATION};
 
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("question").args(["pod", "summary", "fit"]).required(true))]
 pub(super) struct Args {
     /// The pod, as NAMESPACE/NAME.
-    #[arg(long, value_name = "NS/NAME", required_unless_present_any = ["summary", "fit"], conflicts_with_all = ["summary", "fit"])]
+    #[arg(long, value_name = "NS/NAME")]
     pod: Option<String>,
     /// What still fits of each partition profile on each node.
-    #[arg(long, conflicts_with = "fit")]
+    #[arg(long)]
     summary: bool,
     /// Which partitions and cards hold a model whose weights are this large (like 14Gi).
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     fit: Option<fit::Size>,
     /// What a model needs beside its weights (KV cache, activations): a part of them (20%) or a size (4Gi).
-    #[arg(long, requires = "fit", default_value = "20%")]
+    // A `requires` is forgotten where what it requires conflicts with what is there.
+    #[arg(long, conflicts_with_all = ["pod", "summary"], default_value = "20%", allow_hyphen_values = true)]
     margin: fit::Margin,
     #[command(flatten)]
     cluster: ClusterArg,
@@ -62,16 +65,18 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (namespace, name) = pod.split_once('/').context("--pod takes NAMESPACE/NAME")?;
     let key = NamespacedName::new(namespace, name);
     let (core, embedded) = args.cluster.core(policy).await?;
-    if let Some(embedded) = &embedded
-        && let Some(message) = create(&core, embedded, &key).await?
-    {
-        return Report {
-            pod: pod.clone(),
-            error: Some(message),
-            shared: vec![],
-            nodes: vec![],
-        }
-        .print(args.output);
+    let created = match &embedded {
+        Some(embedded) => create(&core, embedded, &key).await?,
+        None => Created::default(),
+    };
+    let mut answer = Report {
+        pod: pod.clone(),
+        error: created.refused,
+        warnings: created.warnings,
+        ..Report::default()
+    };
+    if answer.error.is_some() {
+        return answer.print(args.output);
     }
     let raw = embedded.and_then(|e| e.pod_json(namespace, name));
     core.index.flush().await?;
@@ -80,21 +85,22 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .pod(&key)
         .await?
         .with_context(|| format!("there is no pod {key}"))?;
-    report(&core, pod, &found, raw.as_ref()).print(args.output)
+    report(&core, &found, raw.as_ref(), &mut answer);
+    answer.print(args.output)
 }
 
-/// Creates the pod, where it is one that waits to be created. Some: admission's refusal.
-async fn create(core: &Core, embedded: &Embedded, key: &NamespacedName) -> anyhow::Result<Option<String>> {
+/// Creates the pod, where it is one that waits to be created.
+async fn create(core: &Core, embedded: &Embedded, key: &NamespacedName) -> anyhow::Result<Created> {
     let is_it = |p: &Value| {
         p["metadata"]["namespace"].as_str() == Some(&key.namespace) && p["metadata"]["name"].as_str() == Some(&key.name)
     };
     match embedded.pending().into_iter().find(is_it) {
         Some(pod) => super::pending::create(core, embedded, pod).await,
-        None => Ok(None),
+        None => Ok(Created::default()),
     }
 }
 
-fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
+fn report(core: &Core, pod: &Pod, raw: Option<&Value>, into: &mut Report) {
     let snapshot = core.reader.load();
     let rules = core.rules();
     let context = Context {
@@ -157,12 +163,10 @@ fn report(core: &Core, name: &str, pod: &Pod, raw: Option<&Value>) -> Report {
             },
         }
     });
-    Report {
-        pod: name.to_owned(),
-        error: None,
-        shared: Slots::of(core, context, pod),
-        nodes: nodes.collect(),
-    }
+    into.nodes = nodes.collect();
+    into.shared = Slots::of(core, context, pod);
+    into.left_alone = unclaimed::why(core, &snapshot, pod);
+    into.bound_to = (!pod.node_name.is_empty()).then(|| pod.node_name.clone());
 }
 
 fn watts(snapshot: &Snapshot, placement: &Placement) -> Watts {
@@ -207,12 +211,22 @@ struct Answer {
     node_selectors: BTreeMap<String, Value>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Report {
     pod: String,
     /// Admission refused the pod: no node was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Its node, which it has already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound_to: Option<Name>,
+    /// Why nobody made a claim of the cards it asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_alone: Option<String>,
+    /// What admission warned of, and what Kubernetes would.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     /// Claims of the pod that others may share.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shared: Vec<Slots>,
@@ -275,7 +289,15 @@ impl Report {
                 answer,
             ]);
         }
-        let shared: String = self.shared.iter().map(|s| format!("{}\n", s.line())).collect();
-        format!("{}\n{shared}\n{}", self.pod, table(&rows))
+        let bound = self.bound_to.iter().map(|node| format!("is bound to {node}"));
+        let head = bound
+            .chain(self.left_alone.clone())
+            .chain(self.shared.iter().map(Slots::line));
+        let head: String = head.map(|line| format!("{line}\n")).collect();
+        let nodes = match self.nodes.as_slice() {
+            [] => "no Node to ask\n".to_owned(),
+            _ => table(&rows),
+        };
+        format!("{}\n{head}\n{nodes}", self.pod)
     }
 }

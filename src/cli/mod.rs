@@ -13,16 +13,17 @@ mod serve;
 mod simulate;
 mod slots;
 mod standin;
+mod unclaimed;
 mod watts;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::app::{Core, PolicySource};
-use crate::cluster::embedded::Embedded;
+use crate::cluster::embedded::{Embedded, Skipped};
 use crate::cluster::kube::KubeCluster;
 use crate::model::{Classified, DeviceId, NamespacedName};
 use crate::policy::Policy;
@@ -65,10 +66,11 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct CheckArgs {
-    /// The policy (YAML).
-    policy: PathBuf,
-    /// Count what the classes match here: `kube`, or files or folders of objects.
-    #[arg(long)]
+    /// The policy (YAML), or the ConfigMap that holds it.
+    #[arg(required_unless_present = "cluster")]
+    policy: Option<PathBuf>,
+    /// Count what the classes match here: `kube`, or files or folders of objects; may be repeated.
+    #[arg(long, num_args = 1..)]
     cluster: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t)]
     output: Output,
@@ -164,19 +166,24 @@ fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "wattlane: {text}");
 }
 
-/// What was made of the files beyond what is in them: filled in, or left aside. A Deployment handed to `simulate`
-/// must not pass for a cluster without pods.
+/// What was made of the files beyond what is in them: filled in, doubtful, or left aside. A Deployment handed to
+/// `simulate` must not pass for a cluster without pods.
 fn say_assumptions(embedded: &Embedded) {
     const SHOWN: usize = 8;
     embedded
         .assumptions()
         .iter()
         .for_each(|text| note(&format!("assumed: {text}")));
+    embedded.doubts().iter().for_each(|text| note(text));
     let skipped = embedded.skipped();
     if skipped.is_empty() {
         return;
     }
-    let mut kinds: Vec<_> = skipped.iter().take(SHOWN).map(|(k, n)| format!("{k} ({n})")).collect();
+    let shown = |(kind, of): (&String, &Skipped)| match of.count {
+        1 => format!("{kind} (1, in {})", of.file.display()),
+        n => format!("{kind} ({n}, the first in {})", of.file.display()),
+    };
+    let mut kinds: Vec<_> = skipped.iter().take(SHOWN).map(shown).collect();
     if skipped.len() > SHOWN {
         kinds.push(format!("and {} more kinds", skipped.len() - SHOWN));
     }
@@ -187,19 +194,30 @@ fn load_policy(path: Option<&Path>) -> PolicySource {
     path.map_or(PolicySource::Default, PolicySource::read)
 }
 
+impl CheckArgs {
+    /// The policy and the cluster's files. Behind `--cluster FILE` the policy looks like one more of those: it is the last.
+    fn paths(&self) -> anyhow::Result<(&Path, &[PathBuf])> {
+        match (&self.policy, self.cluster.as_slice()) {
+            (Some(policy), cluster) => Ok((policy, cluster)),
+            (None, [cluster @ .., policy]) if !cluster.is_empty() => Ok((policy, cluster)),
+            _ => bail!("which policy? wattlane check POLICY --cluster FILES"),
+        }
+    }
+}
+
 async fn run_check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let text =
-        std::fs::read_to_string(&args.policy).with_context(|| format!("cannot read {}", args.policy.display()))?;
+    let (path, cluster) = args.paths()?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     // What is drawn of its power domains is added up by the policy itself, where it can be read.
     let source = match Policy::read(&text, &Selectors::new()) {
         Ok(_) => PolicySource::File {
-            path: args.policy.clone(),
+            path: path.to_owned(),
             text: Ok(text.clone()),
             kept: None,
         },
         Err(_) => PolicySource::Default,
     };
-    let core = match args.cluster.as_slice() {
+    let core = match cluster {
         [] => None,
         cluster => Some(core_of(cluster, source).await?.0),
     };

@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(long, env = "NODE_NAME", requires = "publish")]
     node: Option<String>,
     /// Do so again and again, so often: 90s, 5m, 1h. Without it once.
-    #[arg(long, requires = "publish", value_parser = interval)]
+    #[arg(long, requires = "publish", allow_hyphen_values = true, value_parser = interval)]
     interval: Option<Duration>,
     /// Kubeconfig for --publish; else $KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long, value_name = "FILE", requires = "publish")]

@@ -10,6 +10,7 @@ use anyhow::bail;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::election::Election;
+use super::pending::Created;
 use super::{ClusterArg, load_policy, named, secret_name};
 use crate::app::{self, Core, Kept, Net, TlsFiles};
 use crate::certs::client;
@@ -55,8 +56,8 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', value_parser = named::client)]
     admission_client_name: Vec<String>,
     /// Seconds between two looks of the audit, which writes metrics, and events on what it finds.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
-    audit_every: u64,
+    #[arg(long, default_value_t = 60, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
+    audit_every: u32,
 }
 
 /// Certificates that are made, kept in a Secret and renewed by the replicas themselves.
@@ -64,7 +65,7 @@ pub(super) struct Args {
 struct SecretArgs {
     /// Keep CA and certificates in this Secret, which must exist (it may be empty), and in the webhook configuration the CA
     /// as its caBundle and a token at the end of its path, without which nobody may ask for admission.
-    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with_all = ["tls_cert", "client_ca"])]
+    #[arg(long, value_name = "[NAMESPACE/]NAME", conflicts_with_all = ["tls_cert", "tls_key", "client_ca", "client_name"])]
     tls_secret: Option<String>,
     /// Keep the client pair of kube-scheduler, and the CA it knows us by, in this Secret.
     #[arg(long, value_name = "[NAMESPACE/]NAME", requires = "tls_secret")]
@@ -181,7 +182,7 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         core.spawn_remake();
     }
     let leads = core.clone();
-    core.spawn_audit(Duration::from_secs(args.audit_every), move || leads.leads());
+    core.spawn_audit(Duration::from_secs(args.audit_every.into()), move || leads.leads());
     let app = app::serve(core, net).await?;
     tracing::info!(address = %app.address, admin = ?app.admin, version = env!("CARGO_PKG_VERSION"), "serving");
 
@@ -201,8 +202,8 @@ async fn create_pending(core: &Core, embedded: &Embedded) {
     for pod in embedded.pending() {
         let name = format!("{}/{}", pod["metadata"]["namespace"], pod["metadata"]["name"]).replace('"', "");
         match super::pending::create(core, embedded, pod).await {
-            Ok(None) => tracing::info!(pod = name, "created, waiting to be placed"),
-            Ok(Some(refusal)) => tracing::warn!(pod = name, why = refusal, "refused at admission"),
+            Ok(Created { refused: None, .. }) => tracing::info!(pod = name, "created, waiting to be placed"),
+            Ok(Created { refused, .. }) => tracing::warn!(pod = name, why = refused, "refused at admission"),
             Err(error) => tracing::warn!(pod = name, error = format!("{error:#}"), "not created"),
         }
     }

@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use self::report::{Placed, Report, Row};
-use super::{Output, client::Client, load_policy, standin};
+use super::{Output, client::Client, load_policy, pending, standin, unclaimed};
 use crate::app::{self, Core, Net};
 use crate::cluster::Cluster;
 use crate::cluster::embedded::Embedded;
@@ -80,7 +80,12 @@ impl Walk {
     /// One pod from creation to binding. A "no" of the service ends up in the row; an error is a fault.
     async fn pod(&mut self, manifest: Value) -> anyhow::Result<Row> {
         let mut row = Row::of(&manifest);
-        let admitted = match self.admit(manifest).await? {
+        row.warnings = pending::doubts(&manifest);
+        if let Some(why) = pending::invalid(&manifest) {
+            row.error = Some(format!("creating the pod: {why}"));
+            return Ok(row);
+        }
+        let admitted = match self.admit(manifest, &mut row).await? {
             Ok(pod) => pod,
             Err(refusal) => {
                 row.error = Some(refusal);
@@ -99,6 +104,7 @@ impl Walk {
             }
         };
         self.core.index.flush().await?;
+        row.left_alone = unclaimed::why(&self.core, &self.core.reader.load(), &created);
         let sent = self
             .embedded
             .pod_json(&created.key.namespace, &created.key.name)
@@ -122,7 +128,7 @@ impl Walk {
     }
 
     /// The pod as admission leaves it, or the message it was refused with.
-    async fn admit(&mut self, mut pod: Value) -> anyhow::Result<Result<Value, String>> {
+    async fn admit(&mut self, mut pod: Value, row: &mut Row) -> anyhow::Result<Result<Value, String>> {
         let review = json!({
             "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {
@@ -148,10 +154,8 @@ impl Walk {
             .flatten()
             .filter_map(Value::as_str)
         {
-            super::note(&format!(
-                "{}: {warning}",
-                pod["metadata"]["name"].as_str().unwrap_or_default()
-            ));
+            pending::say(&pod, warning);
+            row.warnings.push(warning.to_owned());
         }
         if response["allowed"] != json!(true) {
             return Ok(Err(response["status"]["message"]
@@ -182,7 +186,10 @@ impl Walk {
         }
         names.sort_unstable();
         if names.is_empty() {
-            row.error = Some("no node passes the scheduler's own rules".to_owned());
+            row.error = Some(match row.refused.is_empty() {
+                true => "no Node in the files".to_owned(),
+                false => "no node passes the scheduler's own rules".to_owned(),
+            });
             return Ok(None);
         }
         let answer = self.ask("/extender/filter", pod, &names).await?;

@@ -23,26 +23,45 @@ const MAX_REPLAYED: usize = 200_000;
 /// Takes one object; its error is given the object's place.
 pub type Take<'a> = dyn FnMut(Value) -> anyhow::Result<()> + 'a;
 
+/// As [`Take`], with the file it is from.
+pub type TakeFrom<'a> = dyn FnMut(&Path, Value) -> anyhow::Result<()> + 'a;
+
 /// Reads files, and folders with all that is below them (`.yaml`, `.yml`, `.json`, in the order of their names), and
-/// hands over every object in order.
+/// hands over every object in order. Returns the files that hold none: of a `kubectl get` that failed, say.
 ///
 /// # Errors
-/// With the file, the number of the document in it (and of the item in a list), and what is wrong there.
-pub fn each_object(paths: &[PathBuf], take: &mut Take<'_>) -> anyhow::Result<()> {
+/// With the file, the number of the document in it (and of the item in a list), and what is wrong there; and where no file
+/// holds an object.
+pub fn each_object(paths: &[PathBuf], take: &mut TakeFrom<'_>) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = vec![];
     for path in paths {
         let meta = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
         if !meta.is_dir() {
-            file(path, take)?;
+            files.push(path.clone());
             continue;
         }
-        let mut found = vec![];
-        below(path, MAX_DEPTH, &mut found)?;
-        if found.is_empty() {
+        let before = files.len();
+        below(path, MAX_DEPTH, &mut files)?;
+        if files.len() == before {
             bail!("{}: no .yaml, .yml or .json file in this folder", path.display());
         }
-        found.iter().try_for_each(|path| file(path, take))?;
     }
-    Ok(())
+    let (mut empty, all) = (vec![], files.len());
+    for path in files {
+        let mut any = false;
+        file(&path, &mut |object| {
+            any = true;
+            take(&path, object)
+        })?;
+        if !any {
+            empty.push(path);
+        }
+    }
+    if empty.len() == all {
+        let names: Vec<_> = empty.iter().take(8).map(|p| p.display().to_string()).collect();
+        bail!("no Kubernetes object in {}", names.join(", "));
+    }
+    Ok(empty)
 }
 
 /// The files of a folder, sorted by name.

@@ -7,6 +7,7 @@ pub mod files;
 pub mod kube;
 mod lease;
 pub mod secrets;
+pub mod strict;
 
 use async_trait::async_trait;
 

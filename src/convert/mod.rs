@@ -149,7 +149,8 @@ fn version(value: &Value, kind: Kind) -> Result<(), ConvertError> {
     ))
 }
 
-fn describe(kind: Kind, value: &Value) -> String {
+/// `Kind namespace/name`, as far as known.
+pub fn describe(kind: Kind, value: &Value) -> String {
     match key(kind, value) {
         Some(key) if kind.namespaced() => format!("{} {key}", kind.as_str()),
         Some(key) => format!("{} {}", kind.as_str(), key.name),

@@ -19,6 +19,8 @@ use crate::selector::Selectors;
 
 const API_VERSION: &str = "wattlane.dev/v1alpha1";
 const KIND: &str = "PlacementPolicy";
+/// Under which a ConfigMap holds the policy.
+const KEY: &str = "policy.yaml";
 const MOST_DOMAIN_WATTS: u64 = 1_000_000_000;
 /// A weight of `demandMix`: sums of them over all partitions of a card stay far below what a key holds.
 const MOST_WEIGHT: u32 = 1000;
@@ -81,15 +83,32 @@ impl Reader<'_> {
         }
     }
 
-    fn policy(&mut self, text: &str) -> Option<Policy> {
-        let root: Value = match serde_saphyr::from_str(text) {
-            Ok(root) => root,
-            Err(e) => {
-                let why = e.without_snippet().render_with_formatter(&UserMessageFormatter);
-                self.error("", format!("not readable as YAML: {why}"));
-                return None;
-            }
+    fn yaml(&mut self, text: &str) -> Option<Value> {
+        let read = serde_saphyr::from_str(text).map_err(|e| {
+            let why = e.without_snippet().render_with_formatter(&UserMessageFormatter);
+            self.error("", format!("not readable as YAML: {why}"));
+        });
+        read.ok()
+    }
+
+    /// The policy's document, also out of the ConfigMap that `manifests/base` has it in.
+    fn root(&mut self, text: &str) -> Option<Value> {
+        let root = self.yaml(text)?;
+        if root["apiVersion"] != "v1" || root["kind"] != "ConfigMap" {
+            return Some(root);
+        }
+        let Some(inner) = root["data"][KEY].as_str() else {
+            self.error(
+                "",
+                format!("this is a ConfigMap without data[{KEY:?}], which is where a {KIND} would be"),
+            );
+            return None;
         };
+        self.yaml(inner)
+    }
+
+    fn policy(&mut self, text: &str) -> Option<Policy> {
+        let root = self.root(text)?;
         let Value::Object(root) = root else {
             self.error(
                 "",

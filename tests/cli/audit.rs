@@ -56,7 +56,8 @@ fn a_cluster_in_order_and_one_that_is_not() {
     let good = [CLUSTER, &claim("a"), &holder("a")].concat();
     let good = write(folder.path(), "good.yaml", &good);
     let (code, report) = answer(&["audit", "--cluster", &good, "--output", "json"]);
-    assert_eq!((code, report), (0, json!({"findings": []})));
+    let looked_at = json!({"nodes": 1, "claims": 1, "pods": 1});
+    assert_eq!((code, report), (0, json!({"findings": [], "lookedAt": looked_at})));
     let (code, _) = answer(&["audit", "--cluster", SCENARIO, "--output", "json"]);
     assert_eq!(code, 0, "pods that are not created yet went past nobody");
 
@@ -93,7 +94,11 @@ fn a_cluster_in_order_and_one_that_is_not() {
     let shown = wattlane(&["audit", "--cluster", &bad]);
     assert_eq!(shown.status.code(), Some(1));
     let text = String::from_utf8(shown.stdout).expect("UTF-8");
-    assert!(text.starts_with("KIND ") && text.lines().count() == 5, "{text}");
+    assert!(text.starts_with("KIND ") && text.lines().count() == 7, "{text}");
+    assert!(
+        text.ends_with("looked at 1 nodes, 2 claims, 3 pods that have to do with devices\n"),
+        "{text}"
+    );
 
     // A pod that could go there is told why it cannot.
     let wanted = write(folder.path(), "wanted.yaml", &pod("team", "new", "", ""));

@@ -4,6 +4,7 @@ mod audit;
 mod cards;
 mod corpus;
 mod fields;
+mod input;
 mod options;
 mod partitions;
 mod power;

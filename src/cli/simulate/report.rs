@@ -69,6 +69,12 @@ pub(super) struct Row {
     /// Node to reason, for each node that said no.
     pub(super) refused: BTreeMap<String, String>,
     pub(super) error: Option<String>,
+    /// Why nobody made a claim of the cards it asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) left_alone: Option<String>,
+    /// What admission warned of, and what Kubernetes would.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) warnings: Vec<String>,
     /// What list order would have given it, had it placed the pods before it too; and where.
     pub(super) list_order: Vec<Placed>,
     pub(super) list_order_node: Option<String>,
@@ -187,10 +193,17 @@ impl Report {
                 list_order,
             ]);
         }
-        let mut text = table(&rows);
-        for row in self.pods.iter().filter(|r| r.node.is_none()) {
-            let error = row.error.as_deref().unwrap_or("not placed");
-            text += &format!("\n{}/{}: {error}\n", row.namespace, row.name);
+        let mut text = match self.pods.as_slice() {
+            [] => "Nothing to place: no Pod of the files waits for a node.\n".to_owned(),
+            _ => table(&rows),
+        };
+        for row in self.pods.iter().filter(|r| r.node.is_none() || r.left_alone.is_some()) {
+            let error = match row.node {
+                None => Some(row.error.as_deref().unwrap_or("not placed")),
+                Some(_) => None,
+            };
+            let said: Vec<&str> = error.into_iter().chain(row.left_alone.as_deref()).collect();
+            text += &format!("\n{}/{}: {}\n", row.namespace, row.name, said.join("; "));
             for (node, why) in &row.refused {
                 text += &format!("  {node}: {why}\n");
             }

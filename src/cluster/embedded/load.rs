@@ -3,15 +3,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use super::doubts::Doubts;
 use super::pods::NoClaim;
 use super::state::State;
 use super::stored::{Specs, StoredPod};
-use super::{Embedded, assume};
+use super::{Embedded, Skipped, assume};
+use crate::cluster::strict;
 use crate::convert::{self, ConvertError};
 use crate::index::{Key, Kind, Object};
 use crate::model::Name;
@@ -25,20 +28,32 @@ pub(super) struct Loader {
     specs: Specs,
     /// What tells another pod of the same name from the same pod once more.
     pods: HashMap<Key, u64>,
-    skipped: BTreeMap<String, usize>,
+    /// What is odd in manifests.
+    odd: Vec<String>,
+    skipped: BTreeMap<String, Skipped>,
     hasher: RandomState,
 }
 
 impl Loader {
-    pub(super) fn take(&mut self, mut value: Value) -> anyhow::Result<()> {
+    pub(super) fn take(&mut self, file: &Path, mut value: Value) -> anyhow::Result<()> {
         let Some(kind) = convert::kind(&value) else {
             let text = |field: &str| value[field].as_str().unwrap_or_default();
             let name = format!("{} {}", text("apiVersion"), text("kind"));
-            *self.skipped.entry(name).or_default() += 1;
+            let first = || Skipped {
+                count: 0,
+                file: file.to_owned(),
+            };
+            self.skipped.entry(name).or_insert_with(first).count += 1;
             return Ok(());
         };
         if kind == Kind::Pod {
             return self.take_pod(value);
+        }
+        // Written by hand, as far as one can tell: what is out of a cluster has a UID. Pods are looked at when they are created.
+        if value.pointer("/metadata/uid").is_none() {
+            let name = convert::describe(kind, &value);
+            let odd = strict::doubts(kind, &value);
+            self.odd.extend(odd.iter().map(|what| format!("{name}: {what}")));
         }
         if matches!(kind, Kind::Node | Kind::Claim | Kind::Template) {
             // What is wrong with it is said, with its name, below.
@@ -87,12 +102,14 @@ impl Loader {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> anyhow::Result<Embedded> {
+    /// `empty`: files without an object.
+    pub(super) fn finish(self, empty: &[PathBuf]) -> anyhow::Result<Embedded> {
         let Self {
             mut state,
             pending,
             running,
             pods,
+            odd,
             skipped,
             ..
         } = self;
@@ -104,10 +121,12 @@ impl Loader {
         }
         let mut assumptions = assume::fill_in(&mut state, pods.keys());
         let mut without_claims = vec![];
+        let mut doubts = Doubts::new(&state, empty, odd);
         for stored in running {
             let pod = stored
                 .pod()
                 .context("a pod of the files cannot be read a second time")?;
+            doubts.on_node(&state, &pod);
             let claims = match state.missing_claims(&pod) {
                 // It holds nothing any more, and what it held may be gone.
                 _ if pod.finished => vec![],
@@ -133,7 +152,7 @@ impl Loader {
                 without_claims.len()
             ));
         }
-        Ok(Embedded::new(state, pending, assumptions, skipped))
+        Ok(Embedded::new(state, pending, assumptions, doubts.said(), skipped))
     }
 }
 

@@ -2,9 +2,11 @@
 //! placement. What is checked on a write is what the API server checks; what is never written is not kept.
 //!
 //! Here are the doors: locking, and telling the index. `state` holds the objects and the rules of each write, `pods`
-//! those of pods and the claims made for them, `stored` keeps their text, `load` reads files, `assume` fills in what they left out.
+//! those of pods and the claims made for them, `stored` keeps their text, `load` reads files, `assume` fills in what they left
+//! out, `doubts` says what is odd.
 
 mod assume;
+mod doubts;
 mod load;
 mod pods;
 mod shares;
@@ -14,7 +16,7 @@ mod stored;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,7 +42,16 @@ pub struct Embedded {
     unsent: Notify,
     pending: Vec<Value>,
     assumptions: Vec<String>,
-    skipped: BTreeMap<String, usize>,
+    doubts: Vec<String>,
+    skipped: BTreeMap<String, Skipped>,
+}
+
+/// Objects of a kind that is not used here.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Skipped {
+    pub count: usize,
+    /// Where the first of them is.
+    pub file: PathBuf,
 }
 
 impl Embedded {
@@ -51,8 +62,8 @@ impl Embedded {
     /// read any more), and two different objects of one name: with the place and the object.
     pub fn load(paths: &[PathBuf]) -> anyhow::Result<Self> {
         let mut loader = Loader::default();
-        files::each_object(paths, &mut |object| loader.take(object))?;
-        loader.finish()
+        let empty = files::each_object(paths, &mut |path, object| loader.take(path, object))?;
+        loader.finish(&empty)
     }
 
     /// The cluster of one text, YAML or JSON. `name` stands for the file in errors.
@@ -61,17 +72,24 @@ impl Embedded {
     /// As [`Embedded::load`].
     pub fn from_yaml(name: &str, text: &str) -> anyhow::Result<Self> {
         let mut loader = Loader::default();
-        files::text_objects(name, text, &mut |object| loader.take(object))?;
-        loader.finish()
+        files::text_objects(name, text, &mut |object| loader.take(Path::new(name), object))?;
+        loader.finish(&[])
     }
 
-    fn new(state: State, pending: Vec<Value>, assumptions: Vec<String>, skipped: BTreeMap<String, usize>) -> Self {
+    fn new(
+        state: State,
+        pending: Vec<Value>,
+        assumptions: Vec<String>,
+        doubts: Vec<String>,
+        skipped: BTreeMap<String, Skipped>,
+    ) -> Self {
         Self {
             state: Mutex::new(state),
             index: tokio::sync::Mutex::new(None),
             unsent: Notify::new(),
             pending,
             assumptions,
+            doubts,
             skipped,
         }
     }
@@ -87,8 +105,13 @@ impl Embedded {
         &self.assumptions
     }
 
+    /// What of the files is probably not meant so: a sentence each.
+    pub fn doubts(&self) -> &[String] {
+        &self.doubts
+    }
+
     /// Objects of kinds that are not used here, by `apiVersion kind`.
-    pub fn skipped(&self) -> &BTreeMap<String, usize> {
+    pub fn skipped(&self) -> &BTreeMap<String, Skipped> {
         &self.skipped
     }
 

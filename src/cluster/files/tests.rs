@@ -120,7 +120,7 @@ fn folders_are_read_in_the_order_of_names() {
     write("notes.txt", "not for us");
     write("..data/b.yaml", &pod("again"));
     let mut objects = vec![];
-    each_object(&[folder.path().to_owned()], &mut |o| {
+    each_object(&[folder.path().to_owned()], &mut |_, o| {
         objects.push(o);
         Ok(())
     })
@@ -129,7 +129,7 @@ fn folders_are_read_in_the_order_of_names() {
 
     let fail = |path: &str| {
         let path = folder.path().join(path);
-        format!("{:#}", each_object(&[path], &mut |_| Ok(())).unwrap_err())
+        format!("{:#}", each_object(&[path], &mut |_, _| Ok(())).unwrap_err())
     };
     assert!(fail("missing.yaml").contains("missing.yaml"));
     write("d/bad.json", "{\"kind\": 1,}");
@@ -137,6 +137,38 @@ fn folders_are_read_in_the_order_of_names() {
     assert!(error.contains("bad.json, document 1: not valid JSON"), "{error}");
     write("e/readme.md", "");
     assert!(fail("e").contains("no .yaml"));
+}
+
+#[test]
+fn files_without_an_object_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let nothing = [
+        ("empty.yaml", ""),
+        ("empty.json", " "),
+        ("comment.yaml", "# nothing\n---\n"),
+        ("list.yaml", "apiVersion: v1\nkind: List\nitems: []\n"),
+        ("list.json", r#"{"apiVersion": "v1", "kind": "PodList", "items": []}"#),
+    ]
+    .map(|(name, text)| write(name, text));
+    let mut files = nothing.to_vec();
+    let error = format!("{:#}", each_object(&files, &mut |_, _| Ok(())).unwrap_err());
+    assert!(
+        error.starts_with("no Kubernetes object in ") && error.contains("list.json"),
+        "{error}"
+    );
+    files.push(write("pod.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: a}}"));
+    let mut from = vec![];
+    let empty = each_object(&files, &mut |path, _| {
+        from.push(path.to_owned());
+        Ok(())
+    });
+    assert_eq!(empty.unwrap(), nothing);
+    assert_eq!(from, files[5..]);
 }
 
 #[test]

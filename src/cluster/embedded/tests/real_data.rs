@@ -12,7 +12,7 @@ use crate::cluster::files;
 /// Devices of all slices of the file, counted without our own reading of slices.
 fn devices(path: &Path) -> usize {
     let mut n = 0;
-    files::each_object(&[path.to_owned()], &mut |o: Value| {
+    files::each_object(&[path.to_owned()], &mut |_, o: Value| {
         n += o["spec"]["devices"].as_array().map_or(0, Vec::len);
         Ok(())
     })
