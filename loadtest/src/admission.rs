@@ -108,7 +108,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<(Value, Value)> {
                 }
                 Ok(connection.post(PATH, body.clone()).await?.len())
             };
-            results.push(measure(&server, "mutate", common.requests, &mut connections, send).await?);
+            results.push(measure(&server, "mutate", common.requests(), &mut connections, send).await?);
         }
     }
     let (mut table, mut raw) = (vec![], vec![]);

@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<(Value, Value)> {
                 abusers.tell(beside.then_some(*abuse));
                 tokio::time::sleep(SETTLE).await;
                 let (sent, begun) = (abusers.sent(), Instant::now());
-                let measured = verbs::series(&server, case, args.nodes, common.requests, &mut connections).await?;
+                let measured = verbs::series(&server, case, args.nodes, common.requests(), &mut connections).await?;
                 if beside {
                     rates.push((abusers.sent() - sent) as f64 / begun.elapsed().as_secs_f64());
                 }

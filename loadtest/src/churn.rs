@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<(Value, Value)> {
                 tokio::time::sleep(SETTLE).await;
                 watched::ask(&mut server.child, &mut lines).await?;
                 let (sent, begun) = (api.sent(), Instant::now());
-                let measured = verbs::series(&server, *case, population.nodes, common.requests, &mut connections)
+                let measured = verbs::series(&server, *case, population.nodes, common.requests(), &mut connections)
                     .await
                     .with_context(|| match churn {
                         true => format!(

@@ -168,7 +168,7 @@ pub(crate) async fn run(args: &Args) -> anyhow::Result<(Value, Value)> {
         for _ in 0..common.runs {
             for (case, results) in cases.iter().zip(&mut results) {
                 let mut connections = open(&server, &pki, *case).await?;
-                results.push(series(&server, *case, nodes, common.requests, &mut connections).await?);
+                results.push(series(&server, *case, nodes, common.requests(), &mut connections).await?);
             }
         }
         for (case, results) in cases.iter().zip(results) {

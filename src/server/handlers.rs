@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::apart::apart;
 use super::turns::{Turn, Turns};
 use super::{BindFailure, Failure, Service, holds};
 use crate::admission::{self, Admitter, Decision};
@@ -97,7 +98,7 @@ impl Handlers {
     /// What is asked of one pod. `pace`: not before binds of earlier pods leave room for its own.
     async fn asked(&self, args: &ExtenderArgs<'_>, pace: bool) -> Result<Asked, Failure> {
         self.ready()?;
-        let pod = read_pod(args.pod)?;
+        let pod = apart(args.pod.get().len(), || read_pod(args.pod))?;
         if pace && !pod.claims.is_empty() {
             self.binder.room().await;
         }

@@ -6,6 +6,7 @@
 
 mod accept;
 pub mod admin;
+mod apart;
 mod body;
 mod client;
 mod complaints;

@@ -1,9 +1,9 @@
 //! The meaning of each path: decode the body, ask the service, encode the answer, say how it ended.
 
 use http::StatusCode;
-use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
+use super::apart::apart;
 use super::route::{Rejected, rejected};
 use super::{BindFailure, Failure, Service};
 use crate::admission::Skip;
@@ -19,18 +19,6 @@ pub(super) struct Answered {
 const LATE: &str = "wattlane could not finish in the time the API server gives its webhooks, most likely because the API is slow to take the pod's claim templates; try again";
 
 type Answer = Result<Answered, Rejected>;
-
-/// Does what takes time by the bytes of a body, and lets nothing else wait for it where there are many: what else this
-/// thread has to do goes on on another one meanwhile.
-fn apart<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    /// Four times what kube-scheduler sends of 5,000 nodes, and a millisecond or so.
-    const MANY: usize = 1 << 20;
-    // A runtime of one thread has no other.
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::MultiThread if bytes > MANY => tokio::task::block_in_place(work),
-        _ => work(),
-    }
-}
 
 fn answered(outcome: Outcome, body: Vec<u8>) -> Answer {
     Ok(Answered { outcome, body })
