@@ -38,11 +38,19 @@ pub(super) fn apart<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T
     })
 }
 
-/// It can be taken back by nobody without privileges, so it is for threads that end.
+/// Only when nobody else wants the core: of a lower priority alone (`nice`) the kernel lets it run for its slice first, some
+/// three milliseconds. For threads that end: without privileges nobody takes it back.
 fn come_last() {
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {
-        tracing::debug!(%error, "priority of a thread");
+    {
+        use thread_priority::{
+            NormalThreadSchedulePolicy::Idle, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+            thread_native_id,
+        };
+        let idle = ThreadSchedulePolicy::Normal(Idle);
+        if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
+            tracing::debug!(?error, "a thread for a large body has the priority of others");
+        }
     }
 }
 
@@ -55,6 +63,13 @@ mod tests {
         let here = std::thread::current().id();
         let elsewhere = |bytes| apart(bytes, || std::thread::current().id()) != here;
         assert_eq!([MANY, MANY + 1].map(elsewhere), [false, true]);
+        #[cfg(target_os = "linux")]
+        {
+            use thread_priority::{NormalThreadSchedulePolicy::Idle, ThreadSchedulePolicy, thread_schedule_policy};
+            let policies = [MANY, MANY + 1].map(|bytes| apart(bytes, || thread_schedule_policy().ok()));
+            let idle = Some(ThreadSchedulePolicy::Normal(Idle));
+            assert_eq!(policies.map(|policy| policy == idle), [false, true]);
+        }
         let panics = std::panic::catch_unwind(|| apart(MANY + 1, || -> () { panic!("of the work") }));
         assert!(panics.is_err());
     }
