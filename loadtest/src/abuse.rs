@@ -161,13 +161,8 @@ impl Abusers {
             }
         }
         std::thread::spawn(move || {
-            use thread_priority::{NormalThreadSchedulePolicy::Idle, ThreadPriority, ThreadSchedulePolicy};
             // The client comes first where both have one core: it stands for others, who do not send large bodies.
-            let _ = thread_priority::set_thread_priority_and_policy(
-                thread_priority::thread_native_id(),
-                ThreadPriority::Min,
-                ThreadSchedulePolicy::Normal(Idle),
-            );
+            wattlane::server::come_last();
             runtime.block_on(futures::future::join_all(senders));
         });
         Ok(Self(shared))

@@ -110,9 +110,7 @@ fn lacks(snapshot: &Snapshot, pod: &Pod) -> Vec<(Kind, String)> {
 /// Whether the pod is one that admission changes, in a namespace that has it so.
 fn is_ours(snapshot: &Snapshot, policy: &Policy, pod: &Pod) -> bool {
     let opted_in = snapshot.namespaces.get(&pod.key.namespace).is_some_and(|n| n.enabled());
-    let opted_out =
-        pod.annotation(WEBHOOK) == Some("ignore") || pod.labels.get(WEBHOOK).is_some_and(|v| v.trim() == "ignore");
-    opted_in && !opted_out && !pod.fixed && (!pod.claims.is_empty() || asks_for_cards(snapshot, policy, pod))
+    opted_in && !pod.opted_out() && !pod.fixed && (!pod.claims.is_empty() || asks_for_cards(snapshot, policy, pod))
 }
 
 /// In extended resources that admission replaces by claims, since this cluster has a DeviceClass for them, or refuses,

@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             args.out.display()
         ),
     };
-    let mut names: Vec<String> = args.dns.iter().filter(|n| !n.is_empty()).cloned().collect();
+    let mut names = named::given(&args.dns);
     for local in ["localhost", "127.0.0.1"] {
         if !names.iter().any(|n| n == local) {
             names.push(local.to_owned());

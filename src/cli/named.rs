@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::policy::dns_subdomain;
 
-/// A DNS name or an IP address, of which a certificate is made. An empty one is left out by whoever reads the list.
+/// A DNS name or an IP address, of which a certificate is made; an empty one is none (`given`).
 pub(super) fn host(text: &str) -> Result<String, String> {
     let text = text.trim();
     let name = text.strip_prefix("*.").unwrap_or(text).to_ascii_lowercase();
@@ -18,6 +18,11 @@ pub(super) fn host(text: &str) -> Result<String, String> {
         return Err("no DNS name and no IP address: write wattlane.example.com or 10.0.0.7".to_owned());
     }
     Ok(text.to_owned())
+}
+
+/// Those of a list that are something: a comma too many does no harm.
+pub(super) fn given(hosts: &[String]) -> Vec<String> {
+    hosts.iter().filter(|host| !host.is_empty()).cloned().collect()
 }
 
 /// What the certificate of a client is made out to.

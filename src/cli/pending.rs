@@ -27,19 +27,15 @@ impl Created {
 pub(super) async fn create(core: &Core, embedded: &Embedded, mut pod: Value) -> anyhow::Result<Created> {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text("namespace"), text("name"));
-    let mut created = Created {
-        refused: None,
-        warnings: doubts(&pod),
-    };
+    let mut created = look(&pod);
+    if created.refused.is_some() {
+        return Ok(created);
+    }
     let request = Request {
         namespace: &namespace,
         operation: "CREATE",
         object: &pod,
     };
-    if let Some(why) = invalid(&pod) {
-        created.refused = Some(why);
-        return Ok(created);
-    }
     match core.admitter.admit(&request, false).await {
         Decision::LeaveAlone { warnings, .. } => created.warn(&pod, warnings),
         Decision::Refuse(refused) => {
@@ -56,17 +52,15 @@ pub(super) async fn create(core: &Core, embedded: &Embedded, mut pod: Value) -> 
     Ok(created)
 }
 
-/// What Kubernetes would find odd in the manifest; said on stderr.
-pub(super) fn doubts(pod: &Value) -> Vec<String> {
-    let doubts = strict::doubts(Kind::Pod, pod);
-    doubts.iter().for_each(|doubt| say(pod, doubt));
-    doubts
-}
-
-/// What the API server would refuse, and the cluster in memory does not need.
-pub(super) fn invalid(pod: &Value) -> Option<String> {
-    let empty = pod["spec"]["containers"].as_array().is_none_or(Vec::is_empty);
-    empty.then(|| "spec.containers: a pod needs at least one container".to_owned())
+/// Before admission: what Kubernetes would find odd in the manifest, said on stderr; and what the API server would refuse, which
+/// the cluster in memory does not need.
+pub(super) fn look(pod: &Value) -> Created {
+    let mut found = Created::default();
+    found.warn(pod, strict::doubts(Kind::Pod, pod));
+    if pod["spec"]["containers"].as_array().is_none_or(Vec::is_empty) {
+        found.refused = Some("spec.containers: a pod needs at least one container".to_owned());
+    }
+    found
 }
 
 /// A line about the pod, on stderr.

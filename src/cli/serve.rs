@@ -92,13 +92,11 @@ impl SecretArgs {
         };
         let secret = secret_name(secret, cluster.namespace())?;
         let client = self.tls_client_secret.as_ref();
-        let given: Vec<String> = self.tls_name.iter().filter(|n| !n.is_empty()).cloned().collect();
-        let names = match given.as_slice() {
-            [] => ["wattlane", "wattlane-extender"]
-                .map(|s| format!("{s}.{}.svc", secret.namespace))
-                .to_vec(),
-            _ => given,
-        };
+        let mut names = named::given(&self.tls_name);
+        if names.is_empty() {
+            let services = ["wattlane", "wattlane-extender"];
+            names.extend(services.map(|s| format!("{s}.{}.svc", secret.namespace)));
+        }
         let lifetimes = match self.tls_lifetimes.as_slice() {
             [] => Lifetimes::default(),
             &[authority, overlap, leaf] => Lifetimes::new(authority, overlap, leaf)?,

@@ -80,8 +80,9 @@ impl Walk {
     /// One pod from creation to binding. A "no" of the service ends up in the row; an error is a fault.
     async fn pod(&mut self, manifest: Value) -> anyhow::Result<Row> {
         let mut row = Row::of(&manifest);
-        row.warnings = pending::doubts(&manifest);
-        if let Some(why) = pending::invalid(&manifest) {
+        let found = pending::look(&manifest);
+        row.warnings = found.warnings;
+        if let Some(why) = found.refused {
             row.error = Some(format!("creating the pod: {why}"));
             return Ok(row);
         }

@@ -35,8 +35,7 @@ fn left_alone(policy: &Policy, namespace: &Namespace, pod: &Pod) -> Option<Strin
             None => format!("namespace {name} is not labelled wattlane.dev/enabled=true"),
         });
     }
-    let ignored = |value: Option<&str>| value == Some("ignore");
-    if ignored(pod.annotation(WEBHOOK)) || ignored(pod.labels.get(WEBHOOK).map(|v| v.trim())) {
+    if pod.opted_out() {
         return Some(format!("the pod says {WEBHOOK}: ignore"));
     }
     if pod.fixed {

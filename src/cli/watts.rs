@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::placed_in;
 use crate::model::DeviceId;
-use crate::snapshot::{Draw, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// The watts of some devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -58,10 +58,8 @@ impl Known {
             };
         };
         let classified = &pool.devices[at].classified;
-        let card = pool.boards().board(at).and_then(|(first, draw)| match draw {
-            Draw::Watts(watts) => Some(((ix, first), u64::from(watts))),
-            Draw::Nothing | Draw::Unknown => None,
-        });
+        let board = pool.boards().board(at);
+        let card = board.and_then(|(first, draw)| Some(((ix, first), u64::from(draw.watts()?))));
         Self {
             watts: classified.watts,
             from: classified.origin.as_str(),

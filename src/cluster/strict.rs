@@ -115,8 +115,7 @@ impl<'de> Deserializer<'de> for At<'de> {
     ) -> Result<V::Value, Error> {
         let fields = self.value.as_object().into_iter().flat_map(|fields| fields.keys());
         for name in fields.filter(|name| !known.contains(&name.as_str())) {
-            let meant = alike::likeliest(known.iter().copied(), name);
-            let meant = meant.map(|m| format!("; did you mean {m}?")).unwrap_or_default();
+            let meant = alike::hint(known.iter().copied(), name).unwrap_or_default();
             self.found
                 .add(&self.field(name), &format!("{VERSION} has no such field{meant}"));
         }

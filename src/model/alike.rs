@@ -31,6 +31,11 @@ pub fn likeliest<'a>(names: impl IntoIterator<Item = &'a str>, wanted: &str) -> 
     nearest.filter(|(near, _)| *near >= MISSPELT).map(|(_, name)| name)
 }
 
+/// What an error says of it, behind its other words.
+pub fn hint<'a>(names: impl IntoIterator<Item = &'a str>, wanted: &str) -> Option<String> {
+    likeliest(names, wanted).map(|meant| format!("; did you mean {meant}?"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{closest, likeliest};

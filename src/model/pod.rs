@@ -108,6 +108,12 @@ impl Pod {
         }
     }
 
+    /// It says itself, by label or annotation, that wattlane leaves it alone.
+    pub fn opted_out(&self) -> bool {
+        let label = self.labels.get(WEBHOOK).map(|v| v.trim());
+        [self.annotation(WEBHOOK), label].contains(&Some("ignore"))
+    }
+
     /// Annotation value, trimmed; empty counts as absent.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(|v| v.trim()).filter(|v| !v.is_empty())

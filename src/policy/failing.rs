@@ -1,7 +1,7 @@
 //! Why the `match` of a class fails on devices, and what helps.
 
 use super::Policy;
-use crate::model::alike::{closest, likeliest};
+use crate::model::alike::{closest, hint};
 use crate::model::{Device, Labels, Name};
 use crate::snapshot::Pool;
 
@@ -74,8 +74,8 @@ fn for_own(seen: &Seen<'_>, error: &str) -> String {
     let attributes = seen.device.attributes.iter().map(|(name, _)| name);
     let names = attributes.chain(seen.device.capacity.iter().map(|(name, _)| name));
     let names: Vec<&str> = names.filter(|n| n.domain == *driver).map(|n| &*n.name).collect();
-    if let Some(meant) = likeliest(names.iter().copied(), key) {
-        return format!("; did you mean {meant}?");
+    if let Some(hint) = hint(names.iter().copied(), key) {
+        return hint;
     }
     let names = closest(names, key);
     let shown: Vec<&str> = names.iter().take(MOST_OFFERED).copied().collect();

@@ -116,10 +116,8 @@ impl Fields {
         }
         for key in self.map.keys() {
             let shown: String = key.chars().take(64).collect();
-            let hint = match alike::likeliest(self.known.iter().copied(), key) {
-                Some(meant) => format!("; did you mean {meant}?"),
-                None => format!("; known are {}", self.known.join(", ")),
-            };
+            let hint = alike::hint(self.known.iter().copied(), key)
+                .unwrap_or_else(|| format!("; known are {}", self.known.join(", ")));
             errors.say(self.at(&shown), format!("unknown field{hint}"));
         }
     }

@@ -18,29 +18,26 @@ pub(super) fn apart<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T
     }
     block_in_place(|| {
         let mut work = Some(work);
-        let mut done = None;
         let ended = scope(|all| {
             let one = || {
                 come_last();
-                done = work.take().map(|work| work());
+                work.take().map(|work| work())
             };
             Builder::new().spawn_scoped(all, one).map(|thread| thread.join())
         });
-        if let Ok(Err(panic)) = ended {
-            resume_unwind(panic);
-        }
-        // Without a thread to be had it is still to be done.
-        match (done, work) {
-            (Some(done), _) => done,
-            (None, Some(work)) => work(),
-            (None, None) => unreachable!("work that began has ended, or its panic was passed on"),
+        match (ended, work) {
+            (Ok(Ok(Some(done))), _) => done,
+            (Ok(Err(panic)), _) => resume_unwind(panic),
+            // Without a thread to be had it is still to be done.
+            (_, Some(work)) => work(),
+            (_, None) => unreachable!("work that began has ended, or its panic was passed on"),
         }
     })
 }
 
-/// Only when nobody else wants the core: of a lower priority alone (`nice`) the kernel lets it run for its slice first, some
+/// This thread, from now on, only when nobody else wants the core: of a lower priority alone (`nice`) the kernel lets it run for its slice first, some
 /// three milliseconds. For threads that end: without privileges nobody takes it back.
-fn come_last() {
+pub fn come_last() {
     #[cfg(target_os = "linux")]
     {
         use thread_priority::{
@@ -49,7 +46,7 @@ fn come_last() {
         };
         let idle = ThreadSchedulePolicy::Normal(Idle);
         if let Err(error) = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle) {
-            tracing::debug!(?error, "a thread for a large body has the priority of others");
+            tracing::debug!(?error, "a thread that should come last has the priority of others");
         }
     }
 }

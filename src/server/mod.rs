@@ -25,6 +25,7 @@ mod turns;
 mod verbs;
 
 pub use accept::Server;
+pub use apart::come_last;
 pub use limits::Limits;
 pub use paths::{ADMISSION, Paths, ending};
 pub use service::{BindFailure, Failure, Service};

@@ -24,6 +24,16 @@ pub enum Draw {
     Unknown,
 }
 
+impl Draw {
+    /// None: nothing that is counted, or nobody knows.
+    pub fn watts(self) -> Option<u32> {
+        match self {
+            Self::Watts(watts) => Some(watts),
+            Self::Nothing | Self::Unknown => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Boards {
     /// By device: a position in `draws`.

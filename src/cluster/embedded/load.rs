@@ -126,7 +126,7 @@ impl Loader {
             let pod = stored
                 .pod()
                 .context("a pod of the files cannot be read a second time")?;
-            doubts.on_node(&state, &pod);
+            doubts.on_node(&pod);
             let claims = match state.missing_claims(&pod) {
                 // It holds nothing any more, and what it held may be gone.
                 _ if pod.finished => vec![],

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Doubts, offer};
-use crate::model::alike::likeliest;
+use crate::model::alike::hint;
 use crate::model::{Labels, Name};
 use crate::policy::{Policy, PowerDomain};
-use crate::snapshot::{Draw, NodeEntry, Snapshot};
+use crate::snapshot::{NodeEntry, Snapshot};
 
 /// Where no node is known nothing can be said.
 pub(super) fn doubts(doubts: &mut Doubts, policy: &Policy, snapshot: &Snapshot) {
@@ -40,7 +40,7 @@ fn meant(nodes: &[&NodeEntry], label: &str) -> String {
         .map(|n| &n.node.labels)
         .flat_map(|labels: &Labels| labels.keys());
     let labels: BTreeSet<&str> = labels.map(|key| &**key).collect();
-    likeliest(labels, label).map_or_else(String::new, |meant| format!("; did you mean {meant}?"))
+    hint(labels, label).unwrap_or_default()
 }
 
 /// What the card that draws most does, by the domain's value.
@@ -52,10 +52,7 @@ fn dearest<'s>(domain: &PowerDomain, nodes: &[&'s NodeEntry], snapshot: &'s Snap
         };
         for (state, visible) in snapshot.pools_of(entry) {
             let seen = (0..state.pool.devices.len()).filter(|device| visible.sees(*device));
-            let watts = seen.filter_map(|device| match state.pool.boards().board(device)? {
-                (_, Draw::Watts(watts)) => Some(watts),
-                (_, Draw::Nothing | Draw::Unknown) => None,
-            });
+            let watts = seen.filter_map(|device| state.pool.boards().board(device)?.1.watts());
             if let Some(watts) = watts.max() {
                 let most = dearest.entry(value).or_insert(watts);
                 *most = watts.max(*most);
